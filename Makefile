@@ -1,0 +1,97 @@
+# zheap_am: undo-based table access method for PostgreSQL
+#
+#   make, make install, make installcheck    the usual PGXS targets;
+#                      PG_CONFIG chooses the server.  installcheck wants a
+#                      running server with zheap_am in shared_preload_libraries
+#   make check         builds, installs into a throw-away copy of the server,
+#                      starts throw-away clusters and runs every suite
+#   make demo          pgbench on heap and on zheap side by side
+#   make check-layers  no object may use one that stands to its right in OBJS
+
+MODULE_big = zheap_am
+EXTENSION = zheap_am
+DATA = zheap_am--1.0.sql
+PGFILEDESC = "zheap_am - undo-based table access method"
+
+# The order is the architecture: an object may use those before it, only.
+OBJS = \
+	undo/undo_page.o \
+	undo/undo_log.o \
+	undo/undo_record.o \
+	undo/undo_apply.o \
+	undo/undo_xact.o \
+	undo/undo_discard.o \
+	undo/undo_worker.o \
+	zheap/zheap_page.o \
+	zheap/zheap_delta.o \
+	zheap/zheap_xact_slot.o \
+	zheap/zheap_tuple.o \
+	zheap/zheap_tuple_slot.o \
+	zheap/zheap_undo.o \
+	zheap/zheap_walk.o \
+	zheap/zheap_visibility.o \
+	zheap/zheap_rollback.o \
+	zheap/zheap_prune.o \
+	zheap/zheap_space.o \
+	zheap/zheap_xlog_change.o \
+	zheap/zheap_lock.o \
+	zheap/zheap_insert.o \
+	zheap/zheap_delete.o \
+	zheap/zheap_update.o \
+	zheap/zheap_scan.o \
+	zheap/zheap_index.o \
+	zheap/zheap_index_build.o \
+	zheap/zheap_vacuum.o \
+	zheap/zheap_xlog.o \
+	zheap_inspect.o \
+	zheap_am.o
+
+# sql/NAME.sql and specs/NAME.spec; tools/check refuses a file not listed here
+REGRESS =
+ISOLATION =
+REGRESS_OPTS = --load-extension=zheap_am
+ISOLATION_OPTS = --load-extension=zheap_am
+TAP_TESTS := $(if $(wildcard t/*.pl),1)
+
+PG_CPPFLAGS = -I$(srcdir)
+WERROR = -Werror
+PG_CFLAGS = -Wall -Wextra $(WERROR) -Wno-unused-parameter \
+	-Wno-sign-compare -Wno-missing-field-initializers
+
+PG_CONFIG = pg_config
+
+# These look for a server themselves and need none to start with.
+TOOLS = check demo soak
+.PHONY: $(TOOLS) check-layers print-tests
+tool_env = $(if $(filter file,$(origin PG_CONFIG)),,PG_CONFIG='$(PG_CONFIG)')
+
+ifneq (,$(filter-out $(TOOLS) print-tests,$(or $(MAKECMDGOALS),all)))
+PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
+ifeq (,$(wildcard $(PGXS)))
+$(error no server development files found by "$(PG_CONFIG)"; \
+	install them (Debian: postgresql-server-dev-15) or give PG_CONFIG=...)
+endif
+include $(PGXS)
+
+# whole-project dependency: headers are few and builds short
+$(OBJS): $(wildcard $(srcdir)/*.h $(srcdir)/undo/*.h $(srcdir)/zheap/*.h)
+
+check-layers: $(OBJS)
+	@$(srcdir)/tools/check-layers $(OBJS)
+endif
+
+ifneq (,$(filter $(TOOLS) print-tests,$(MAKECMDGOALS)))
+check:
+	@$(tool_env) bash tools/check
+
+demo:
+	@$(tool_env) bash tools/demo
+
+soak:
+	@$(tool_env) bash tools/pgbench-soak
+
+# for tools/check
+print-tests:
+	@echo "$(REGRESS)"
+	@echo "$(ISOLATION)"
+endif

@@ -1,0 +1,120 @@
+-- VACUUM and ANALYZE: what they may not lose, what they give back.
+-- The answers are heap's.
+SET default_table_access_method = zheap;
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS amcheck;
+RESET client_min_messages;
+CREATE TABLE vac (id int PRIMARY KEY, k int, t text) WITH (autovacuum_enabled = off);
+CREATE INDEX vac_k ON vac (k);
+INSERT INTO vac SELECT g, g % 100, repeat('v', 50) FROM generate_series(1, 3000) g;
+VACUUM vac;
+SELECT count(*), sum(id), sum(k) FROM vac;
+-- dead line pointers, cleaned out of the indexes and used again
+DELETE FROM vac WHERE id % 3 = 0;
+VACUUM vac;
+SELECT count(*), sum(id), sum(k) FROM vac;
+INSERT INTO vac SELECT g, g % 100, repeat('w', 50) FROM generate_series(10001, 11000) g;
+SET enable_seqscan = off;
+SELECT count(*), min(t) FROM vac WHERE id BETWEEN 1 AND 3000;
+SELECT count(*), min(t) FROM vac WHERE id > 10000;
+SELECT count(*) FROM vac WHERE k = 7;
+RESET enable_seqscan;
+SELECT bt_index_check('vac_pkey', true), bt_index_check('vac_k', true);
+-- moved rows, aborted rows, changed rows
+UPDATE vac SET k = k + 1000 WHERE id % 2 = 0;
+UPDATE vac SET t = repeat('longer', 30) WHERE id % 5 = 0;
+BEGIN; INSERT INTO vac SELECT g, g FROM generate_series(20000, 21000) g; UPDATE vac SET k = 0; ROLLBACK;
+VACUUM vac;
+VACUUM vac;
+SELECT count(*), sum(id), sum(k), sum(length(t)) FROM vac;
+SELECT bt_index_check('vac_pkey', true), bt_index_check('vac_k', true);
+-- the options are accepted
+VACUUM (VERBOSE off) vac;
+VACUUM (FREEZE) vac;
+VACUUM (ANALYZE) vac;
+VACUUM (DISABLE_PAGE_SKIPPING) vac;
+VACUUM (SKIP_LOCKED) vac;
+VACUUM (INDEX_CLEANUP off) vac;
+VACUUM (INDEX_CLEANUP on) vac;
+VACUUM (INDEX_CLEANUP auto) vac;
+VACUUM (TRUNCATE off) vac;
+VACUUM (PROCESS_TOAST off) vac;
+VACUUM (PARALLEL 2) vac;
+VACUUM (PARALLEL 0) vac;
+SELECT count(*), sum(id), sum(k), sum(length(t)) FROM vac;
+-- deleted without index cleanup: the pointers must wait
+DELETE FROM vac WHERE id <= 500;
+VACUUM (INDEX_CLEANUP off) vac;
+INSERT INTO vac SELECT g, g % 100 FROM generate_series(30001, 30500) g;
+SET enable_seqscan = off;
+SELECT count(*) FROM vac WHERE id <= 500;
+SELECT count(*) FROM vac WHERE id > 30000;
+RESET enable_seqscan;
+VACUUM vac;
+SELECT bt_index_check('vac_pkey', true), bt_index_check('vac_k', true);
+-- an emptied table becomes empty; another's VACUUM in a transaction doesn't
+VACUUM (FREEZE, ANALYZE) vac;
+DELETE FROM vac;
+VACUUM vac;
+SELECT count(*) FROM vac;
+INSERT INTO vac SELECT g FROM generate_series(1, 10) g;
+SELECT count(*), sum(id) FROM vac;
+BEGIN; VACUUM vac; ROLLBACK;
+-- ANALYZE: estimates that planners can use
+CREATE TABLE vac_an (id int, g int, n text) WITH (autovacuum_enabled = off);
+INSERT INTO vac_an SELECT g, g % 10, CASE WHEN g % 4 = 0 THEN 'x' END FROM generate_series(1, 10000) g;
+ANALYZE vac_an;
+SELECT reltuples BETWEEN 9900 AND 10100 AS tuples, relpages > 0 AS pages FROM pg_class WHERE oid = 'vac_an'::regclass;
+SELECT attname, round(null_frac::numeric, 1) AS nulls, n_distinct FROM pg_stats WHERE tablename = 'vac_an' AND attname <> 'id' ORDER BY attname;
+DELETE FROM vac_an WHERE id > 5000;
+ANALYZE vac_an;
+SELECT reltuples BETWEEN 4900 AND 5100 AS tuples FROM pg_class WHERE oid = 'vac_an'::regclass;
+VACUUM vac_an;
+SELECT reltuples BETWEEN 4900 AND 5100 AS tuples FROM pg_class WHERE oid = 'vac_an'::regclass;
+BEGIN;
+INSERT INTO vac_an SELECT g FROM generate_series(20001, 25000) g;
+ANALYZE vac_an;
+SELECT reltuples BETWEEN 9900 AND 10100 AS tuples FROM pg_class WHERE oid = 'vac_an'::regclass;
+ROLLBACK;
+ANALYZE vac_an (g);
+CREATE STATISTICS vac_an_st ON id, g FROM vac_an;
+ANALYZE vac_an;
+-- rounds of delete, vacuum and insert: the table stays as big as it is
+CREATE TABLE vac_flat (id int PRIMARY KEY, t text) WITH (autovacuum_enabled = off);
+INSERT INTO vac_flat SELECT g, repeat('f', 80) FROM generate_series(1, 5000) g;
+CREATE TABLE vac_size AS SELECT pg_relation_size('vac_flat') AS before;
+DELETE FROM vac_flat WHERE id % 2 = 0; VACUUM vac_flat;
+INSERT INTO vac_flat SELECT g, repeat('g', 80) FROM generate_series(2, 5000, 2) g;
+DELETE FROM vac_flat WHERE id % 2 = 1; VACUUM vac_flat;
+INSERT INTO vac_flat SELECT g, repeat('h', 80) FROM generate_series(1, 5000, 2) g;
+DELETE FROM vac_flat WHERE id % 3 > 0; VACUUM vac_flat;
+INSERT INTO vac_flat SELECT g, repeat('i', 80) FROM generate_series(1, 5000) g WHERE g % 3 > 0;
+DELETE FROM vac_flat WHERE id % 3 = 0; VACUUM vac_flat;
+INSERT INTO vac_flat SELECT g, repeat('j', 80) FROM generate_series(3, 5000, 3) g;
+SELECT count(*), sum(id), pg_relation_size('vac_flat') <= before * 1.1 AS flat FROM vac_flat, vac_size GROUP BY before;
+SELECT bt_index_check('vac_flat_pkey', true);
+-- index-only scans after VACUUM see what there is
+CREATE TABLE vac_ios (id int PRIMARY KEY, n int) WITH (autovacuum_enabled = off);
+INSERT INTO vac_ios SELECT g, 0 FROM generate_series(1, 2000) g;
+VACUUM vac_ios;
+SET enable_seqscan = off; SET enable_bitmapscan = off;
+SELECT count(*), sum(id) FROM vac_ios WHERE id > 0;
+DELETE FROM vac_ios WHERE id <= 10;
+UPDATE vac_ios SET n = 1 WHERE id <= 100;
+UPDATE vac_ios SET id = id + 10000 WHERE id BETWEEN 11 AND 20;
+BEGIN; INSERT INTO vac_ios SELECT g FROM generate_series(5000, 5010) g;
+SELECT count(*), sum(id) FROM vac_ios WHERE id > 0; ROLLBACK;
+SELECT count(*), sum(id) FROM vac_ios WHERE id > 0;
+VACUUM vac_ios;
+BEGIN; DELETE FROM vac_ios WHERE id <= 500;
+SELECT count(*), sum(id) FROM vac_ios WHERE id > 0; ROLLBACK;
+SELECT count(*), sum(id) FROM vac_ios WHERE id > 0;
+RESET enable_seqscan; RESET enable_bitmapscan;
+-- a partitioned table and its partitions in one go
+CREATE TABLE vac_part (id int) PARTITION BY RANGE (id);
+CREATE TABLE vac_part1 PARTITION OF vac_part FOR VALUES FROM (0) TO (100);
+CREATE TABLE vac_part2 PARTITION OF vac_part FOR VALUES FROM (100) TO (200);
+INSERT INTO vac_part SELECT generate_series(0, 199);
+DELETE FROM vac_part WHERE id % 2 = 0;
+VACUUM ANALYZE vac_part;
+SELECT count(*), sum(id) FROM vac_part;

@@ -1,0 +1,289 @@
+/*-------------------------------------------------------------------------
+ *
+ * undo.h
+ *	  Public face of the undo store.  This is all that zheap/ may include.
+ *
+ * Writing.  An operation that changes one or two pages of a table writes its
+ * undo records together, on one undo page:
+ *
+ *		UndoInsertion ins;
+ *
+ *		undo_insertion_init(&ins, relation);
+ *		i = undo_insertion_add(&ins, kind, flags, block, offset, chain,
+ *							   payload, payload_len);
+ *		undo_prepare(&ins);				all that can fail: attach a log, switch
+ *										or extend; returns with the undo page
+ *										exclusively locked, ins.rec[i].urp set
+ *		START_CRIT_SECTION();
+ *		... change table pages; undo_insert(&ins);
+ *		if (RelationNeedsWAL(relation))
+ *			XLogBeginInsert(); register table blocks from 0 on;
+ *			undo_register(&ins, block_id);
+ *			lsn = XLogInsert(...); undo_set_lsn(&ins, lsn); PageSetLSN(...)
+ *		else
+ *			undo_log_alone(&ins);		permanent relation at wal_level=minimal:
+ *										logs the undo page only; else nothing
+ *		END_CRIT_SECTION();
+ *		undo_release(&ins);
+ *
+ * Lock order: table pages (ascending) -> visibility map -> undo control page
+ * -> undo page -> WAL.
+ *
+ * Reading.  undo_fetch() copies a record into private memory.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef UNDO_H
+#define UNDO_H
+
+#include "postgres.h"
+
+#include "access/xlogreader.h"
+#include "lib/stringinfo.h"
+#include "storage/buf.h"
+#include "utils/relcache.h"
+
+#include "undo/undo_defs.h"
+
+/* ----------------------------------------------------------------
+ *	horizons (undo_log.c)
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * U: fxid < U: committed and visible to all, neither commit log nor undo may
+ * be asked.  H: committed fxid < H: visible to all, its undo may be gone.
+ * U <= H; both are only ever raised.  Sample them before locking a table page
+ * and judge the copy by that sample (rules W10, W13).
+ */
+typedef struct UndoHorizons
+{
+	Fxid		u;
+	Fxid		h;
+} UndoHorizons;
+
+/*
+ * Reads the two horizons; loads the shared state from disk at the first call
+ * after a server start (may do I/O and, outside recovery, write WAL to create
+ * the global control page, so not in a critical section nor with any buffer
+ * locked for the first call in a backend).
+ */
+extern UndoHorizons undo_horizons(void);
+
+/* ERROR with a hint unless the library was preloaded (shared memory exists). */
+extern void undo_require_preloaded(void);
+
+/* 32-bit xid that is within 2^31 of the next xid -> 64 bits */
+extern Fxid undo_fxid_from_xid(TransactionId xid);
+#define XidFromFxid(f)		((TransactionId) (f))
+
+/* fxid of the current (sub)transaction; assigns one if it has none */
+extern Fxid undo_current_fxid(void);
+
+/* ----------------------------------------------------------------
+ *	inserting (undo_xact.c)
+ * ----------------------------------------------------------------
+ */
+
+/* kinds 1..127 belong to the client; what they mean the store doesn't know */
+#define UNDO_KIND_RUN		255
+
+/* bytes of a record before its payload (see undo_record.h) */
+#define SizeOfUndoRecordHeader	20
+
+/* no record, its header included, may be longer than this; see undo_page.h */
+#define UNDO_MAX_RECORD_SIZE	(BLCKSZ - 24 - 48 - 24)
+#define UNDO_MAX_PAYLOAD		(UNDO_MAX_RECORD_SIZE - SizeOfUndoRecordHeader)
+
+#define UNDO_MAX_INSERTION		2
+
+typedef struct UndoInsertRec
+{
+	uint8		kind;
+	uint8		flags;
+	OffsetNumber offset;
+	BlockNumber block;
+	UndoRecPtr	chain;			/* previous record of the table page's slot */
+	const char *payload;		/* must live until undo_release() */
+	uint16		payload_len;
+	UndoRecPtr	urp;			/* out: set by undo_prepare() */
+} UndoInsertRec;
+
+typedef struct UndoInsertion
+{
+	/* set by undo_insertion_init() */
+	Oid			reloid;
+	Oid			dboid;
+	RelFileLocator locator;		/* of the table: foreground rollback finds it by this */
+	char		persistence;
+	bool		is_redo;
+	/* set by undo_insertion_add() */
+	int			nrecs;
+	UndoInsertRec rec[UNDO_MAX_INSERTION];
+	/* set by undo_prepare(); private to undo_xact.c */
+	Fxid		fxid;
+	Buffer		buffer;
+	UndoLogNumber log;
+	uint16		start;			/* byte offset of the first byte to write */
+	bool		new_run;		/* a run header goes first */
+	uint16		run;			/* byte offset of the run header */
+	char		wal_header[48];
+} UndoInsertion;
+
+extern void undo_insertion_init(UndoInsertion *ins, Relation rel);
+extern int	undo_insertion_add(UndoInsertion *ins, uint8 kind, uint8 flags,
+							   BlockNumber block, OffsetNumber offset,
+							   UndoRecPtr chain, const char *payload,
+							   uint16 payload_len);
+
+/*
+ * A payload whose bytes are only known after the page was prepared may be
+ * changed in place until undo_insert(), its length may not.
+ */
+extern void undo_prepare(UndoInsertion *ins);
+extern void undo_insert(UndoInsertion *ins);
+extern void undo_register(UndoInsertion *ins, uint8 block_id);
+extern void undo_set_lsn(UndoInsertion *ins, XLogRecPtr lsn);
+extern void undo_log_alone(UndoInsertion *ins);
+extern void undo_release(UndoInsertion *ins);
+
+/* Instead of undo_insert .. undo_release, outside a critical section. */
+extern void undo_cancel(UndoInsertion *ins);
+
+/*
+ * Byte offset on its undo page of record i: main data of the client's WAL
+ * record must carry it (rule W2: the table page's redo needs the URP although
+ * the undo block's data may have been dropped).
+ */
+#define undo_insertion_offset(ins, i)	UndoRecPtrGetOffset((ins)->rec[i].urp)
+
+/*
+ * Redo: rebuild the undo page of a record that registered it as block_id
+ * (locks, applies, sets LSN, releases).  first_offset is the byte offset of
+ * record 0 as logged in the client's main data.  table_block[i] is the block
+ * number of the table page that record i belongs to.
+ */
+extern void undo_redo_insert(XLogReaderState *record, uint8 block_id,
+							 uint16 first_offset,
+							 const BlockNumber *table_block);
+
+/* URP of a record in redo: block reference's tag + logged byte offset */
+extern UndoRecPtr undo_redo_urp(XLogReaderState *record, uint8 block_id,
+								uint16 offset);
+
+/* ----------------------------------------------------------------
+ *	reading (undo_record.c)
+ * ----------------------------------------------------------------
+ */
+
+/* a record, copied */
+typedef struct UndoRecord
+{
+	UndoRecPtr	urp;
+	uint8		kind;
+	uint8		flags;
+	OffsetNumber offset;
+	BlockNumber block;
+	UndoRecPtr	chain;
+	Fxid		writer;			/* from the run header */
+	Oid			reloid;
+	Oid			dboid;
+	uint16		payload_len;
+	const char *payload;		/* into data[], not aligned */
+	char		data[UNDO_MAX_RECORD_SIZE];
+} UndoRecord;
+
+/*
+ * Keeps the last undo page pinned between fetches.  Must be closed before the
+ * AM call ends and before any wait (rule W19).  Errors and aborts release the
+ * pin through the resource owner.
+ */
+typedef struct UndoReader
+{
+	char		persistence;
+	Buffer		buffer;
+	UndoLogNumber log;
+	BlockNumber block;
+} UndoReader;
+
+extern void undo_reader_open(UndoReader *reader, Relation rel);
+extern void undo_reader_close(UndoReader *reader);
+
+/*
+ * Copy the record at urp, which writer is expected to have written on behalf
+ * of table block "block".
+ *
+ * held = true: the record cannot have been discarded (its writer is aborted
+ * and the table page is locked: rule M7.ii); anything unexpected is reported
+ * as corruption (ERRCODE_DATA_CORRUPTED, naming log, block, offset).
+ * held = false: after the copy was taken the horizon H is read again; returns
+ * false if writer < H (its undo may be gone and, being committed, it is
+ * visible to all), else as above (rules M7.i, M7.iii).
+ */
+extern bool undo_fetch(UndoReader *reader, UndoRecPtr urp, Fxid writer,
+					   BlockNumber block, bool held, UndoRecord *rec);
+
+/* ----------------------------------------------------------------
+ *	rollback (undo_apply.c)
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * The client's rollback of one table page: takes back the changes of every
+ * aborted owner of the page, in batches, until none is left.  rel may be a
+ * hand-made relcache entry (no tuple descriptor, no indexes).  Called without
+ * locks on the page; may raise ERROR on corruption; writes no undo.  A page
+ * that is new, beyond the end or not the client's is left alone.
+ */
+typedef void (*undo_rollback_page_fn) (Relation rel, BlockNumber block);
+
+extern void undo_register_client(undo_rollback_page_fn rollback_page,
+								 Oid (*client_am_oid) (void));
+
+/* for use by the client's own rollback code: relation without a catalog */
+extern Relation undo_fake_relation(RelFileLocator locator, char persistence,
+								   Oid reloid);
+extern void undo_free_fake_relation(Relation rel);
+
+/* true if this file is going to be unlinked by the abort in progress (W20) */
+extern bool undo_file_is_doomed(RelFileLocator locator);
+
+/* ----------------------------------------------------------------
+ *	life cycle, called from _PG_init and the rmgr table of zheap_am.c
+ * ----------------------------------------------------------------
+ */
+extern void undo_shmem_request(void);	/* shmem_request_hook */
+extern void undo_shmem_startup(void);	/* shmem_startup_hook */
+extern void undo_define_settings(void);
+extern void undo_register_callbacks(void);	/* xact and subxact callbacks */
+extern void undo_register_workers(void);
+
+/*
+ * One resource manager serves both layers: info codes 0x00-0x50 are the undo
+ * store's, 0x60-0xF0 its client's.
+ */
+#define XLOG_UNDO_CONTROL		0x00	/* create global or log control page */
+#define XLOG_UNDO_SWITCH		0x10	/* go on to another page */
+#define XLOG_UNDO_INSERT		0x20	/* records without a table page */
+#define XLOG_UNDO_DISCARD		0x30	/* raise horizons, move a head */
+#define XLOG_UNDO_APPLIED		0x40	/* runs were rolled back */
+#define XLOG_UNDO_RESET			0x50	/* empty a log before truncation */
+#define XLOG_UNDO_LAST			0x50
+
+/* a client built without zheap (t/toy) brings its own */
+#ifndef ZHEAP_RMGR_ID
+#define ZHEAP_RMGR_ID			151
+#define ZHEAP_RMGR_NAME			"zheap"
+#endif
+
+extern void undo_redo(XLogReaderState *record);
+extern void undo_desc(StringInfo buf, XLogReaderState *record);
+extern const char *undo_identify(uint8 info);
+/* true if the page is one of the undo store's and was masked */
+extern bool undo_mask(char *page, BlockNumber blkno);
+
+/* pending-rollback questions for DDL (undo_discard.c) */
+extern bool undo_has_unapplied(Oid dboid);	/* InvalidOid: any database */
+extern void undo_wake_worker(void);
+
+#endif							/* UNDO_H */

@@ -1,0 +1,79 @@
+/*-------------------------------------------------------------------------
+ *
+ * undo_defs.h
+ *	  Types of the undo store: undo record pointers, log numbers, where logs
+ *	  live.  Types only; no function of ours is declared here.
+ *
+ * An undo record pointer (URP) is physical:
+ *
+ *	  63             46 45                         15 14             0
+ *	 +-----------------+-----------------------------+----------------+
+ *	 |  log number 18  |        block number 31      |  byte offset 15|
+ *	 +-----------------+-----------------------------+----------------+
+ *
+ * Block 0 of a log is its control page, so no record has pointer 0.  A pointer
+ * alone never says whether its record still exists: the 64-bit xid of the
+ * record's writer does, compared with the two horizons of undo_log.h.  The
+ * number space of logs is separate for permanent and for unlogged relations;
+ * who follows a pointer knows the relation and thereby its persistence.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef UNDO_DEFS_H
+#define UNDO_DEFS_H
+
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "catalog/pg_tablespace_d.h"
+#include "storage/block.h"
+#include "storage/off.h"
+
+#include "pg_compat.h"
+
+typedef uint64 UndoRecPtr;
+
+#define InvalidUndoRecPtr			((UndoRecPtr) 0)
+#define UndoRecPtrIsValid(p)		((p) != InvalidUndoRecPtr)
+
+#define UNDO_LOG_BITS				18
+#define UNDO_BLOCK_BITS				31
+#define UNDO_OFFSET_BITS			15
+
+#define MakeUndoRecPtr(log, block, off) \
+	((((UndoRecPtr) (log)) << (UNDO_BLOCK_BITS + UNDO_OFFSET_BITS)) | \
+	 (((UndoRecPtr) (block)) << UNDO_OFFSET_BITS) | (UndoRecPtr) (off))
+#define UndoRecPtrGetLog(p) \
+	((uint32) ((p) >> (UNDO_BLOCK_BITS + UNDO_OFFSET_BITS)))
+#define UndoRecPtrGetBlock(p) \
+	((BlockNumber) (((p) >> UNDO_OFFSET_BITS) & ((UINT64CONST(1) << UNDO_BLOCK_BITS) - 1)))
+#define UndoRecPtrGetOffset(p) \
+	((uint16) ((p) & ((UINT64CONST(1) << UNDO_OFFSET_BITS) - 1)))
+
+#define UndoRecPtrFormat			"%u/%u/%u"
+#define UndoRecPtrFormatArgs(p) \
+	UndoRecPtrGetLog(p), UndoRecPtrGetBlock(p), (unsigned) UndoRecPtrGetOffset(p)
+
+typedef uint32 UndoLogNumber;
+
+/* the one log of a session's temporary tables */
+#define UNDO_TEMP_LOG				((UndoLogNumber) ((1 << UNDO_LOG_BITS) - 1))
+#define UNDO_MAX_LOGS				UNDO_TEMP_LOG
+
+/*
+ * Where logs live.  Database 9 cannot exist (CREATE DATABASE refuses OIDs
+ * below 16384, and initdb does not use it).  Temporary undo lives in the
+ * session's own database and its default tablespace, in local buffers.
+ */
+#define UNDO_TABLESPACE				DEFAULTTABLESPACE_OID
+#define UNDO_DATABASE				((Oid) 9)
+#define UNDO_GLOBAL_RELNUMBER		((RelFileNumber) 1)
+#define UNDO_PERMANENT_BASE			((RelFileNumber) 100)	/* + log number */
+#define UNDO_UNLOGGED_BASE			((RelFileNumber) 1000000)	/* + log number */
+#define UNDO_TEMP_RELNUMBER			((RelFileNumber) 9001)
+
+typedef uint64 Fxid;			/* U64FromFullTransactionId(), 0 = none */
+
+#define InvalidFxid					((Fxid) 0)
+
+#endif							/* UNDO_DEFS_H */

@@ -1,0 +1,1069 @@
+/*-------------------------------------------------------------------------
+ *
+ * undo_discard.c
+ *	  What the undo logs hold, and what of it may go.
+ *
+ * A pass walks each log from its head to its tail, finds runs of aborted
+ * writers that nobody has rolled back yet, raises the horizons and moves the
+ * heads.  Only one process makes passes: the launcher, or the one process of
+ * single-user mode.  Walking without discarding is for everybody: the
+ * rollback workers and undo_has_unapplied().
+ *
+ * A page is judged once.  What is judged is final unless one of its writers
+ * is still running or is aborted and not applied; such pages are remembered
+ * as ranges and looked at again, the others are left behind by a cursor:
+ *
+ *		head            range            range     cursor = tail
+ *		  v           |-------|          |--|        v
+ *		  [final][final][open][open][final][open][final][always looked at]
+ *
+ * This memory is private to the process and may be thrown away at any time;
+ * the sequence numbers of the pages tell whether it still holds.  At most one
+ * undo buffer is locked at a time, and only while it is copied.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/subtrans.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/lwlock.h"
+#include "storage/procarray.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "undo/undo.h"
+#include "undo/undo_log.h"
+#include "undo/undo_page.h"
+#include "undo/undo_worker.h"
+
+/*
+ * With all logs empty H follows the horizon only in such steps: each raise is
+ * a conflict for queries of a standby, although nothing was removed.
+ */
+#define IDLE_HORIZON_STEP		1000000
+
+/* a log that can't be read is left alone for so long */
+#define STUCK_LOG_DELAY_MS		60000
+
+/* a page by its place and by its sequence number */
+typedef struct PagePos
+{
+	BlockNumber block;
+	uint64		seq;
+} PagePos;
+
+/* what a page holds that isn't final */
+typedef struct PageFindings
+{
+	uint16		lower;			/* end of what was looked at */
+	BlockNumber next;
+	Fxid		max_fxid;
+	Fxid		awaited;		/* a running writer, 0 = none */
+	Fxid		unapplied;		/* oldest unapplied aborted writer, 0 = none */
+	Oid			dboid;			/* its database; InvalidOid: several */
+} PageFindings;
+
+/* consecutive pages with the same findings */
+typedef struct OpenRange
+{
+	PagePos		first;
+	uint32		npages;
+	Fxid		awaited;
+	Fxid		unapplied;
+	Oid			dboid;
+} OpenRange;
+
+/* what this process knows of a log */
+typedef struct LogScan
+{
+	bool		started;
+	bool		in_progress;	/* an error escaped from the last scan */
+	bool		moved;			/* somebody else moved the head meanwhile */
+	TimestampTz skip_until;
+	uint64		head_seen;		/* as in shared memory */
+	PagePos		head;
+	PagePos		cursor;			/* all before it is final or in a range */
+	bool		empty;			/* log without any page */
+	PageFindings tail;			/* of the page at the cursor */
+	int			nranges;
+	int			maxranges;
+	OpenRange  *ranges;			/* in order */
+} LogScan;
+
+typedef struct LogRef
+{
+	char		persistence;
+	UndoLogNumber number;
+	UndoLogShared *shared;
+} LogRef;
+
+/* purpose of a walk */
+typedef struct ScanContext
+{
+	Fxid		u;				/* runs before it are final */
+	Oid			wanted;			/* has_unapplied: this database, or any */
+	bool		found;
+	UndoScanResult *result;		/* pass: collects databases; may be NULL */
+} ScanContext;
+
+/* where a pass wants to move a head */
+typedef struct DiscardPlan
+{
+	LogRef		ref;
+	LogScan    *scan;
+	bool		moves;
+	bool		empty;
+	PagePos		head;
+	uint16		head_offset;
+	Fxid		max_discarded;
+} DiscardPlan;
+
+static LogScan *scans[2];		/* permanent, unlogged */
+static int	nscans[2];
+
+/* ----------------------------------------------------------------
+ *	status of writers
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Is this writer running, committed or aborted?  Asked for fxid >= U only:
+ * for those the commit log is kept (the launcher sees to it).  ERROR if it
+ * isn't, or if the xid was never assigned: no guessing.
+ */
+UndoXidStatus
+undo_xid_status(Fxid fxid)
+{
+	Fxid		next = U64FromFullTransactionId(ReadNextFullTransactionId());
+	TransactionId xid = XidFromFxid(fxid);
+	TransactionId oldest;
+
+	if (fxid >= next || next - fxid >= ((Fxid) 1 << 31) ||
+		!TransactionIdIsNormal(xid))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("undo names transaction " UINT64_FORMAT ", which is not among the transactions before " UINT64_FORMAT,
+						fxid, next)));
+
+	if (TransactionIdIsCurrentTransactionId(xid) ||
+		TransactionIdIsInProgress(xid))
+		return UNDO_XID_RUNNING;
+
+	LWLockAcquire(XactTruncationLock, LW_SHARED);
+	oldest = ShmemVariableCache->oldestClogXid;
+	LWLockRelease(XactTruncationLock);
+	if (TransactionIdPrecedes(xid, oldest))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("undo of transaction " UINT64_FORMAT " was not rolled back before its status was removed",
+						fxid),
+				 errdetail("The commit log begins at transaction %u.",
+						   oldest)));
+
+	return TransactionIdDidCommit(xid) ? UNDO_XID_COMMITTED : UNDO_XID_ABORTED;
+}
+
+/*
+ * Does this run still have to be rolled back?  u: sample of U from before the
+ * page was copied.
+ */
+bool
+undo_run_is_unapplied(const UndoEntry *run, Fxid u)
+{
+	Assert(run->kind == UNDO_KIND_RUN);
+	return (run->flags & UNDO_RUN_APPLIED) == 0 && run->fxid >= u &&
+		undo_xid_status(run->fxid) == UNDO_XID_ABORTED;
+}
+
+/* ----------------------------------------------------------------
+ *	logs and pages
+ * ----------------------------------------------------------------
+ */
+
+static void
+report_log_corruption(const LogRef *ref, BlockNumber block, const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("%s undo log %u, block %u: %s",
+					ref->persistence == RELPERSISTENCE_UNLOGGED ?
+					"unlogged" : "permanent",
+					ref->number, block, what)));
+}
+
+/* all logs of both kinds, in the current memory context */
+static LogRef *
+list_logs(int *count)
+{
+	static const char kinds[] = {RELPERSISTENCE_PERMANENT, RELPERSISTENCE_UNLOGGED};
+	LogRef	   *refs;
+	int			n = 0;
+	int			counts[2];
+
+	for (int k = 0; k < 2; k++)
+		counts[k] = undo_log_count(kinds[k]);
+	refs = palloc(sizeof(LogRef) * (counts[0] + counts[1] + 1));
+	for (int k = 0; k < 2; k++)
+		for (int i = 0; i < counts[k]; i++)
+		{
+			refs[n].persistence = kinds[k];
+			refs[n].number = i;
+			refs[n].shared = undo_log_get(kinds[k], i);
+			if (refs[n].shared != NULL)
+				n++;
+		}
+	*count = n;
+	return refs;
+}
+
+/* this process's memory of a log */
+static LogScan *
+get_scan(const LogRef *ref)
+{
+	int			k = ref->persistence == RELPERSISTENCE_UNLOGGED ? 1 : 0;
+
+	if (ref->number >= nscans[k])
+	{
+		int			n = Max(64, nscans[k]);
+
+		while (n <= ref->number)
+			n *= 2;
+		if (scans[k] == NULL)
+			scans[k] = MemoryContextAllocZero(TopMemoryContext,
+											  n * sizeof(LogScan));
+		else
+		{
+			scans[k] = repalloc(scans[k], n * sizeof(LogScan));
+			memset(scans[k] + nscans[k], 0,
+				   (n - nscans[k]) * sizeof(LogScan));
+		}
+		nscans[k] = n;
+	}
+	return &scans[k][ref->number];
+}
+
+static void
+forget_scan(LogScan *scan)
+{
+	scan->started = false;
+	scan->moved = false;
+	scan->empty = false;
+	scan->nranges = 0;
+}
+
+/* copy a page; holds the share lock for the copy only */
+static void
+copy_page(const LogRef *ref, BlockNumber block, Page page)
+{
+	Buffer		buffer;
+	const char *problem;
+
+	CHECK_FOR_INTERRUPTS();
+	buffer = undo_log_read(ref->persistence, ref->number, block);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	memcpy(page, BufferGetPage(buffer), BLCKSZ);
+	UnlockReleaseBuffer(buffer);
+
+	problem = undo_page_problem(page, UNDO_PAGE_MAGIC);
+	if (problem != NULL)
+		report_log_corruption(ref, block, problem);
+}
+
+static bool
+block_is_used(const LogRef *ref, BlockNumber block)
+{
+	return block != 0 && block != InvalidBlockNumber &&
+		block < pg_atomic_read_u32(&ref->shared->used_blocks);
+}
+
+/*
+ * A link led astray: look through the whole log for the page.  Returns
+ * InvalidBlockNumber if it isn't there.
+ */
+static BlockNumber
+find_page(const LogRef *ref, uint64 seq)
+{
+	BlockNumber nblocks = pg_atomic_read_u32(&ref->shared->used_blocks);
+	PGAlignedBlock page;
+
+	for (BlockNumber block = 1; block < nblocks; block++)
+	{
+		copy_page(ref, block, page.data);
+		if (UndoPageGetOpaque(page.data)->seq == seq)
+			return block;
+	}
+	return InvalidBlockNumber;
+}
+
+/*
+ * Copy the page at pos.  Returns false if it has been discarded and recycled,
+ * which the head tells: the caller begins anew at the head.  A broken link is
+ * repaired in *pos.
+ */
+static bool
+copy_page_at(const LogRef *ref, const LogScan *scan, PagePos *pos, Page page)
+{
+	if (block_is_used(ref, pos->block))
+	{
+		copy_page(ref, pos->block, page);
+		if (UndoPageGetOpaque(page)->seq == pos->seq)
+			return true;
+	}
+	if (scan->moved ||
+		pg_atomic_read_u64(&ref->shared->head) != scan->head_seen)
+		return false;
+
+	pos->block = find_page(ref, pos->seq);
+	if (pos->block == InvalidBlockNumber)
+		return false;
+	copy_page(ref, pos->block, page);
+	return UndoPageGetOpaque(page)->seq == pos->seq;
+}
+
+static void
+step(PagePos *pos, Page page)
+{
+	pos->block = UndoPageGetOpaque(page)->next;
+	pos->seq++;
+}
+
+/* ----------------------------------------------------------------
+ *	judging a page
+ * ----------------------------------------------------------------
+ */
+
+static void
+add_database(UndoScanResult *result, Oid dboid)
+{
+	for (int i = 0; i < result->ndatabases; i++)
+		if (result->databases[i] == dboid)
+			return;
+	if (result->ndatabases < lengthof(result->databases))
+		result->databases[result->ndatabases++] = dboid;
+}
+
+/* the page's entries from byte offset "from" on */
+static void
+judge_page(const LogRef *ref, const PagePos *pos, Page page, uint16 from,
+		   ScanContext *context, PageFindings *findings)
+{
+	UndoPageOpaque opaque = UndoPageGetOpaque(page);
+	uint16		lower = ((PageHeader) page)->pd_lower;
+	Fxid		known = InvalidFxid;
+	UndoXidStatus status = UNDO_XID_COMMITTED;
+	UndoEntry	entry;
+
+	memset(findings, 0, sizeof(*findings));
+	findings->lower = lower;
+	findings->next = opaque->next;
+	findings->max_fxid = opaque->max_fxid;
+
+	/* whatever aborted before U is applied */
+	if (opaque->max_fxid < context->u)
+		return;
+
+	for (uint16 at = from; at < lower; at += entry.len)
+	{
+		if (!undo_page_get(page, at, &entry) || entry.len == 0)
+			report_log_corruption(ref, pos->block, "malformed entry");
+		if (entry.kind != UNDO_KIND_RUN ||
+			(entry.flags & UNDO_RUN_APPLIED) != 0 ||
+			entry.fxid < context->u)
+			continue;
+		if (entry.fxid != known)
+		{
+			status = undo_xid_status(entry.fxid);
+			known = entry.fxid;
+		}
+		if (status == UNDO_XID_RUNNING)
+		{
+			if (findings->awaited == InvalidFxid)
+				findings->awaited = entry.fxid;
+		}
+		else if (status == UNDO_XID_ABORTED)
+		{
+			if (findings->unapplied == InvalidFxid)
+				findings->dboid = entry.dboid;
+			else if (findings->dboid != entry.dboid)
+				findings->dboid = InvalidOid;
+			if (findings->unapplied == InvalidFxid ||
+				entry.fxid < findings->unapplied)
+				findings->unapplied = entry.fxid;
+			if (context->result != NULL)
+				add_database(context->result, entry.dboid);
+			if (!OidIsValid(context->wanted) ||
+				context->wanted == entry.dboid)
+				context->found = true;
+		}
+	}
+}
+
+static inline bool
+is_final(const PageFindings *findings)
+{
+	return findings->awaited == InvalidFxid &&
+		findings->unapplied == InvalidFxid;
+}
+
+/* append to the ranges; joins what belongs together */
+static void
+add_range(LogScan *scan, const OpenRange *range)
+{
+	if (scan->nranges > 0)
+	{
+		OpenRange  *last = &scan->ranges[scan->nranges - 1];
+
+		Assert(last->first.seq + last->npages <= range->first.seq);
+		if (last->first.seq + last->npages == range->first.seq &&
+			last->awaited == range->awaited &&
+			last->unapplied == range->unapplied &&
+			last->dboid == range->dboid &&
+			(last->unapplied == InvalidFxid || OidIsValid(last->dboid)) &&
+			last->npages <= PG_UINT32_MAX - range->npages)
+		{
+			last->npages += range->npages;
+			return;
+		}
+	}
+	if (scan->nranges == scan->maxranges)
+	{
+		scan->maxranges = Max(16, scan->maxranges * 2);
+		if (scan->ranges == NULL)
+			scan->ranges = MemoryContextAlloc(TopMemoryContext,
+											  scan->maxranges * sizeof(OpenRange));
+		else
+			scan->ranges = repalloc_huge(scan->ranges,
+										 scan->maxranges * sizeof(OpenRange));
+	}
+	scan->ranges[scan->nranges++] = *range;
+}
+
+static void
+add_open_page(LogScan *scan, const PagePos *pos, const PageFindings *findings)
+{
+	OpenRange	range;
+
+	range.first = *pos;
+	range.npages = 1;
+	range.awaited = findings->awaited;
+	range.unapplied = findings->unapplied;
+	range.dboid = findings->dboid;
+	add_range(scan, &range);
+}
+
+/* ----------------------------------------------------------------
+ *	walking a log
+ * ----------------------------------------------------------------
+ */
+
+/* first byte of a page that isn't discarded */
+static uint16
+first_offset(const LogScan *scan, const PagePos *pos)
+{
+	if (pos->block == UndoLogHeadBlock(scan->head_seen))
+		return UndoLogHeadOffset(scan->head_seen);
+	return UNDO_FIRST_OFFSET;
+}
+
+static bool
+start_at_head(const LogRef *ref, LogScan *scan, uint64 head)
+{
+	PGAlignedBlock page;
+	BlockNumber block = UndoLogHeadBlock(head);
+
+	if (!block_is_used(ref, block))
+	{
+		if (pg_atomic_read_u64(&ref->shared->head) != head)
+			return false;
+		report_log_corruption(ref, block, "head is beyond the blocks in use");
+	}
+	copy_page(ref, block, page.data);
+
+	/* heads are published before pages are recycled */
+	if (pg_atomic_read_u64(&ref->shared->head) != head)
+		return false;
+
+	scan->head_seen = head;
+	scan->head.block = block;
+	scan->head.seq = UndoPageGetOpaque(page.data)->seq;
+	scan->cursor = scan->head;
+	scan->nranges = 0;
+	scan->moved = false;
+	scan->started = true;
+	return true;
+}
+
+/*
+ * Look at the open pages again.  Of a range only the first page is read, and
+ * the following ones as far as those before them have become final.
+ */
+static bool
+rescan_ranges(const LogRef *ref, LogScan *scan, ScanContext *context)
+{
+	OpenRange  *old = scan->ranges;
+	int			nold = scan->nranges;
+	PGAlignedBlock page;
+
+	if (nold == 0)
+		return true;
+	scan->ranges = NULL;
+	scan->nranges = 0;
+	scan->maxranges = 0;
+
+	for (int i = 0; i < nold; i++)
+	{
+		OpenRange	range = old[i];
+
+		while (range.npages > 0)
+		{
+			PageFindings findings;
+
+			if (range.unapplied == InvalidFxid &&
+				range.awaited >= context->u &&
+				undo_xid_status(range.awaited) == UNDO_XID_RUNNING)
+				break;
+			if (!copy_page_at(ref, scan, &range.first, page.data))
+			{
+				pfree(old);
+				return false;
+			}
+			judge_page(ref, &range.first, page.data,
+					   first_offset(scan, &range.first), context, &findings);
+			if (findings.awaited == range.awaited &&
+				findings.unapplied == range.unapplied &&
+				findings.dboid == range.dboid)
+				break;
+			if (!is_final(&findings))
+				add_open_page(scan, &range.first, &findings);
+			step(&range.first, page.data);
+			range.npages--;
+		}
+		if (range.npages > 0)
+			add_range(scan, &range);
+	}
+	pfree(old);
+	return true;
+}
+
+/*
+ * Bring this process's memory of a log up to date.  Returns false if the log
+ * moved on under us.
+ */
+static bool
+scan_log_once(const LogRef *ref, LogScan *scan, ScanContext *context)
+{
+	BlockNumber tail = pg_atomic_read_u32(&ref->shared->tail);
+	uint64		head = pg_atomic_read_u64(&ref->shared->head);
+	PGAlignedBlock page;
+
+	if (tail == InvalidBlockNumber)
+	{
+		forget_scan(scan);
+		scan->empty = true;
+		return true;
+	}
+	if (UndoLogHeadBlock(head) == InvalidBlockNumber ||
+		UndoLogHeadBlock(head) == 0)
+		return false;			/* being made: tail comes first */
+	scan->empty = false;
+	if (!scan->started)
+	{
+		if (!start_at_head(ref, scan, head))
+			return false;
+	}
+	if (scan->head_seen != head)
+	{
+		scan->moved = true;
+		scan->head_seen = head;
+	}
+
+	if (!rescan_ranges(ref, scan, context))
+		return false;
+
+	while (scan->cursor.block != tail)
+	{
+		PageFindings findings;
+
+		if (!copy_page_at(ref, scan, &scan->cursor, page.data))
+			return false;
+		judge_page(ref, &scan->cursor, page.data,
+				   first_offset(scan, &scan->cursor), context, &findings);
+		if (!is_final(&findings))
+			add_open_page(scan, &scan->cursor, &findings);
+		step(&scan->cursor, page.data);
+	}
+
+	if (!copy_page_at(ref, scan, &scan->cursor, page.data))
+		return false;
+	judge_page(ref, &scan->cursor, page.data,
+			   first_offset(scan, &scan->cursor), context, &scan->tail);
+	scan->moved = false;
+	return true;
+}
+
+static void
+scan_log(const LogRef *ref, LogScan *scan, ScanContext *context)
+{
+	for (int tries = 0; tries < 1000; tries++)
+	{
+		if (scan_log_once(ref, scan, context))
+			return;
+		forget_scan(scan);
+		CHECK_FOR_INTERRUPTS();
+	}
+	report_log_corruption(ref, pg_atomic_read_u32(&ref->shared->tail),
+						  "pages between head and tail are not to be found");
+}
+
+/*
+ * As scan_log(), but a log whose last scan ended in an error is left alone
+ * for a while; false then.  One bad page must not stop the others.
+ */
+static bool
+scan_log_guarded(const LogRef *ref, LogScan *scan, ScanContext *context)
+{
+	if (scan->in_progress)
+	{
+		scan->in_progress = false;
+		forget_scan(scan);
+		scan->skip_until =
+			TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+										STUCK_LOG_DELAY_MS);
+	}
+	if (scan->skip_until != 0)
+	{
+		if (GetCurrentTimestamp() < scan->skip_until)
+			return false;
+		scan->skip_until = 0;
+	}
+	scan->in_progress = true;
+	scan_log(ref, scan, context);
+	scan->in_progress = false;
+	return true;
+}
+
+/* ----------------------------------------------------------------
+ *	questions
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Does any log hold an unapplied aborted run of this database (InvalidOid:
+ * of any)?  Exact for transactions that ended before the call.  Nothing is
+ * taken from the process's memory.
+ */
+bool
+undo_has_unapplied(Oid dboid)
+{
+	ScanContext context = {0};
+	LogRef	   *refs;
+	int			nlogs;
+
+	context.u = undo_horizons().u;
+	context.wanted = dboid;
+	refs = list_logs(&nlogs);
+	for (int i = 0; i < nlogs && !context.found; i++)
+	{
+		LogScan		scan = {0};
+
+		scan_log(&refs[i], &scan, &context);
+		if (scan.ranges != NULL)
+			pfree(scan.ranges);
+	}
+	pfree(refs);
+	return context.found;
+}
+
+/* where the last walk was ended, by log and page; log -1: nowhere */
+typedef struct VisitResume
+{
+	int			log;
+	PagePos		pos;
+} VisitResume;
+
+static VisitResume visit_resume = {-1};
+
+/*
+ * Visit the pages of a range, from *start on if that is one of them.  Returns
+ * false if the visitor said so; *start is the next page then.
+ */
+static bool
+visit_range(const LogRef *ref, const LogScan *scan, const OpenRange *range,
+			PagePos *start, undo_visit_fn visit, void *arg)
+{
+	PagePos		pos = range->first;
+	uint64		end = range->first.seq + range->npages;
+	PGAlignedBlock page;
+
+	if (start->seq >= end)
+		return true;
+	if (start->seq > pos.seq)
+		pos = *start;
+	while (pos.seq < end)
+	{
+		bool		go_on;
+
+		if (!copy_page_at(ref, scan, &pos, page.data))
+			return true;		/* somebody else was faster */
+		go_on = visit(ref->persistence, ref->number, pos.block, page.data,
+					  first_offset(scan, &pos), arg);
+		step(&pos, page.data);
+		if (!go_on)
+		{
+			*start = pos;
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool
+visit_log(const LogRef *ref, const LogScan *scan, Oid dboid, PagePos *start,
+		  undo_visit_fn visit, void *arg)
+{
+	for (int i = 0; i < scan->nranges; i++)
+	{
+		OpenRange  *range = &scan->ranges[i];
+
+		if (range->unapplied == InvalidFxid ||
+			(OidIsValid(range->dboid) && range->dboid != dboid))
+			continue;
+		if (!visit_range(ref, scan, range, start, visit, arg))
+			return false;
+	}
+	if (scan->tail.unapplied != InvalidFxid)
+	{
+		OpenRange	tail = {0};
+
+		tail.first = scan->cursor;
+		tail.npages = 1;
+		return visit_range(ref, scan, &tail, start, visit, arg);
+	}
+	return true;
+}
+
+/* See undo_worker.h.  Reads the logs with the memory of earlier calls. */
+bool
+undo_visit_unapplied(Oid dboid, undo_visit_fn visit, void *arg)
+{
+	ScanContext context = {0};
+	VisitResume resume = visit_resume;
+	LogRef	   *refs;
+	int			nlogs;
+	bool		full = resume.log < 0;
+
+	context.u = undo_horizons().u;
+	context.wanted = dboid;
+	refs = list_logs(&nlogs);
+	visit_resume.log = -1;
+	for (int i = Max(resume.log, 0); i < nlogs; i++)
+	{
+		LogScan    *scan = get_scan(&refs[i]);
+		PagePos		start = {0};
+
+		if (i == resume.log)
+			start = resume.pos;
+		if (!scan_log_guarded(&refs[i], scan, &context) || scan->empty)
+			continue;
+		if (!visit_log(&refs[i], scan, dboid, &start, visit, arg))
+		{
+			visit_resume.log = i;
+			visit_resume.pos = start;
+			full = false;
+			break;
+		}
+	}
+	pfree(refs);
+	return full;
+}
+
+/* ----------------------------------------------------------------
+ *	discarding
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Oldest xid that some snapshot may still see as running.  Logs hold undo of
+ * all databases.  The launcher is connected to none, so to core every session
+ * counts for the horizon of an ordinary table; any other process has to take
+ * the horizon of shared catalogs (rule W11).
+ */
+static Fxid
+oldest_needed(bool connected)
+{
+	TransactionId xid;
+
+	if (connected)
+		xid = GetOldestNonRemovableTransactionId(NULL);
+	else
+	{
+		RelFileLocator locator = {0};
+		Relation	rel;
+
+		Assert(!OidIsValid(MyDatabaseId));
+		RelLocatorSpc(locator) = UNDO_TABLESPACE;
+		RelLocatorDb(locator) = UNDO_DATABASE;
+		RelLocatorNumber(locator) = UNDO_GLOBAL_RELNUMBER;
+		rel = undo_fake_relation(locator, RELPERSISTENCE_PERMANENT,
+								 FirstNormalObjectId);
+		xid = GetOldestNonRemovableTransactionId(rel);
+		undo_free_fake_relation(rel);
+	}
+	return undo_fxid_from_xid(xid);
+}
+
+/* how far the head of a scanned log may move */
+static void
+plan_log(DiscardPlan *plan, Fxid horizon)
+{
+	const LogRef *ref = &plan->ref;
+	LogScan    *scan = plan->scan;
+	uint64		limit = scan->cursor.seq;
+	PagePos		pos = scan->head;
+	PGAlignedBlock page;
+
+	plan->empty = false;
+	plan->moves = false;
+	plan->max_discarded = InvalidFxid;
+	if (scan->empty)
+	{
+		plan->empty = true;
+		return;
+	}
+	if (scan->nranges > 0)
+		limit = scan->ranges[0].first.seq;
+
+	while (pos.seq < limit)
+	{
+		Fxid		max_fxid;
+
+		if (!copy_page_at(ref, scan, &pos, page.data))
+			report_log_corruption(ref, pos.block, "page is not to be found");
+		max_fxid = UndoPageGetOpaque(page.data)->max_fxid;
+		if (max_fxid >= horizon)
+			break;
+		plan->max_discarded = Max(plan->max_discarded, max_fxid);
+		step(&pos, page.data);
+	}
+
+	if (pos.seq == scan->cursor.seq && is_final(&scan->tail) &&
+		scan->tail.max_fxid < horizon)
+	{
+		pos = scan->cursor;
+		plan->empty = true;
+		plan->head_offset = scan->tail.lower;
+		plan->max_discarded = Max(plan->max_discarded, scan->tail.max_fxid);
+	}
+	else if (pos.seq == scan->head.seq)
+		plan->head_offset = UndoLogHeadOffset(scan->head_seen);
+	else
+		plan->head_offset = UNDO_FIRST_OFFSET;
+
+	/*
+	 * A link may have been found broken at the place where the walk ended, so
+	 * take the block from where the page was seen.
+	 */
+	if (pos.seq == scan->cursor.seq)
+		pos = scan->cursor;
+	else if (scan->nranges > 0 && pos.seq == scan->ranges[0].first.seq)
+		pos = scan->ranges[0].first;
+	plan->head = pos;
+	plan->moves = UndoLogHead(pos.block, plan->head_offset) != scan->head_seen;
+}
+
+/* the oldest page of interest and writer of a log, for U and for views */
+static Fxid
+log_oldest_unapplied(const DiscardPlan *plan)
+{
+	LogScan    *scan = plan->scan;
+	BlockNumber pending = InvalidBlockNumber;
+	Fxid		oldest = InvalidFxid;
+
+	if (!scan->empty)
+	{
+		if (scan->tail.unapplied != InvalidFxid)
+		{
+			oldest = scan->tail.unapplied;
+			pending = scan->cursor.block;
+		}
+		for (int i = scan->nranges - 1; i >= 0; i--)
+		{
+			Fxid		fxid = scan->ranges[i].unapplied;
+
+			if (fxid == InvalidFxid)
+				continue;
+			if (oldest == InvalidFxid || fxid < oldest)
+				oldest = fxid;
+			pending = scan->ranges[i].first.block;
+		}
+	}
+	pg_atomic_write_u32(&plan->ref.shared->pending, pending);
+	return oldest;
+}
+
+/*
+ * Logs that have grown too big are taken out of service, and cut down to
+ * nothing when they are drained.
+ */
+static void
+shrink_log(const DiscardPlan *plan)
+{
+	UndoLogShared *shared = plan->ref.shared;
+	uint64		size = (uint64) pg_atomic_read_u32(&shared->used_blocks) *
+		(BLCKSZ / 1024);
+	uint32		state = UNDO_LOG_FREE;
+
+	if (size > (uint64) undo_log_rest_size)
+		(void) pg_atomic_compare_exchange_u32(&shared->state, &state,
+											  UNDO_LOG_RESTING);
+	if (!plan->empty || plan->scan->empty)
+		return;
+	state = UNDO_LOG_RESTING;
+	if (!pg_atomic_compare_exchange_u32(&shared->state, &state, UNDO_LOG_BUSY))
+		return;
+
+	/* it was FREE when the plan was made; it may have been used since */
+	PG_TRY();
+	{
+		if (pg_atomic_read_u32(&shared->tail) == plan->head.block)
+		{
+			Buffer		buffer = undo_log_read(plan->ref.persistence,
+											   plan->ref.number,
+											   plan->head.block);
+			Page		page = BufferGetPage(buffer);
+			bool		unused;
+
+			LockBuffer(buffer, BUFFER_LOCK_SHARE);
+			unused = UndoPageGetOpaque(page)->seq == plan->head.seq &&
+				((PageHeader) page)->pd_lower == plan->head_offset;
+			UnlockReleaseBuffer(buffer);
+			if (unused)
+			{
+				undo_log_reset(plan->ref.persistence, plan->ref.number);
+				forget_scan(plan->scan);
+			}
+		}
+	}
+	PG_CATCH();
+	{
+		state = UNDO_LOG_BUSY;
+		(void) pg_atomic_compare_exchange_u32(&shared->state, &state,
+											  UNDO_LOG_RESTING);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	/* not reset: next time; reset: it is small now and may serve again */
+	state = UNDO_LOG_BUSY;
+	(void) pg_atomic_compare_exchange_u32(&shared->state, &state,
+										  plan->scan->started ?
+										  UNDO_LOG_RESTING : UNDO_LOG_FREE);
+}
+
+static void
+publish_plan(DiscardPlan *plan, Fxid u, Fxid h)
+{
+	undo_log_discard(plan->ref.persistence, plan->ref.number,
+					 plan->head.block, plan->head_offset, u, h);
+	plan->scan->head = plan->head;
+	plan->scan->head_seen = UndoLogHead(plan->head.block, plan->head_offset);
+}
+
+/*
+ * See undo_worker.h.  The order is that of rule W11: horizon, scan, then per
+ * log WAL record, horizons, head.  An ERROR leaves the published state valid;
+ * the next pass goes on from it.
+ */
+void
+undo_discard_pass(bool connected, UndoScanResult *result)
+{
+	ScanContext context = {0};
+	UndoHorizons before;
+	Fxid		horizon;
+	Fxid		h;
+	Fxid		u;
+	LogRef	   *refs;
+	DiscardPlan *plans;
+	int			nlogs;
+	int			nplans = 0;
+	bool		blind = false;
+	bool		all_empty = true;
+
+	if (connected && IsUnderPostmaster)
+		elog(ERROR, "undo is discarded by the launcher only");
+
+	memset(result, 0, sizeof(*result));
+	undo_log_startup();
+	before = undo_horizons();
+	horizon = oldest_needed(connected);
+
+	context.u = before.u;
+	context.result = result;
+	refs = list_logs(&nlogs);
+	plans = palloc0(sizeof(DiscardPlan) * (nlogs + 1));
+	h = before.h;
+	for (int i = 0; i < nlogs; i++)
+	{
+		DiscardPlan *plan = &plans[nplans];
+		Fxid		oldest;
+
+		plan->ref = refs[i];
+		plan->scan = get_scan(&refs[i]);
+		if (!scan_log_guarded(&refs[i], plan->scan, &context))
+		{
+			/* whatever it holds: U stays, nothing of it is discarded */
+			blind = true;
+			all_empty = false;
+			continue;
+		}
+		oldest = log_oldest_unapplied(plan);
+		if (oldest != InvalidFxid &&
+			(result->oldest_unapplied == InvalidFxid ||
+			 oldest < result->oldest_unapplied))
+			result->oldest_unapplied = oldest;
+
+		plan->scan->in_progress = true;
+		plan_log(plan, horizon);
+		plan->scan->in_progress = false;
+		if (plan->max_discarded != InvalidFxid)
+			h = Max(h, plan->max_discarded + 1);
+		if (!plan->empty)
+		{
+			all_empty = false;
+			result->retained += plan->scan->cursor.seq - plan->head.seq + 1;
+		}
+		nplans++;
+	}
+
+	Assert(h == before.h || h <= horizon);
+	if (all_empty && horizon > h && horizon - h >= IDLE_HORIZON_STEP)
+		h = horizon;
+	u = blind ? before.u : h;
+	if (result->oldest_unapplied != InvalidFxid &&
+		result->oldest_unapplied < u)
+		u = result->oldest_unapplied;
+	u = Max(u, before.u);
+	pg_atomic_write_u64(&UndoShmem->oldest_unapplied,
+						result->oldest_unapplied);
+
+	for (int i = 0; i < nplans; i++)
+		if (plans[i].moves)
+		{
+			publish_plan(&plans[i], u, h);
+			result->discarded = true;
+		}
+	if (!result->discarded && (u > before.u || h > before.h))
+		undo_log_discard(RELPERSISTENCE_PERMANENT, UNDO_TEMP_LOG,
+						 InvalidBlockNumber, 0, u, h);
+
+	for (int i = 0; i < nplans; i++)
+		shrink_log(&plans[i]);
+
+	pfree(plans);
+	pfree(refs);
+}

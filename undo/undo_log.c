@@ -1,0 +1,1465 @@
+/*-------------------------------------------------------------------------
+ *
+ * undo_log.c
+ *	  Undo logs: shared state, files, attach and detach, page switch, and the
+ *	  WAL records that move tails, heads and horizons, with their redo.
+ *
+ * What is written into a page is undo_page.c's and undo_xact.c's affair; who
+ * may discard is undo_discard.c's.  The rules (W...) are those of the design's
+ * section "rules that hold"; undo/README repeats what matters here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "access/twophase.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "access/xloginsert.h"
+#include "access/xlogutils.h"
+#include "catalog/storage.h"
+#include "catalog/storage_xlog.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
+#include "storage/shmem.h"
+#include "storage/smgr.h"
+#include "storage/standby.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "undo/undo_log.h"
+
+/* blocks by which a log's file grows at least and at most */
+#define UNDO_EXTEND_MIN		8
+#define UNDO_EXTEND_MAX		64
+
+#define UNDO_LOG_SLACK		64
+
+/* main data of the WAL records; block references as listed */
+
+/* CONTROL: 0 log control page (WILL_INIT), 1 global page (WILL_INIT or not) */
+typedef struct xl_undo_control
+{
+	Fxid		u;
+	Fxid		h;
+	uint32		nlogs;
+	uint32		nunlogged;
+	uint8		init_global;
+} xl_undo_control;
+
+/* SWITCH: 0 new page (WILL_INIT), 1 control page, 2 old tail if relinked */
+typedef struct xl_undo_switch
+{
+	uint64		seq;
+	BlockNumber next;
+	BlockNumber used_blocks;
+	uint8		first;			/* the log was empty: head starts here */
+} xl_undo_switch;
+
+/* DISCARD: 0 global page, 1 control page of the log if its head moves */
+typedef struct xl_undo_discard
+{
+	Fxid		u;
+	Fxid		h;
+	uint64		head;
+	uint8		conflict;		/* h rises: conflict horizon h - 1 */
+} xl_undo_discard;
+
+/* APPLIED: 0 undo page, its data: byte offsets of run headers */
+/* RESET: 0 control page; main data: nothing */
+
+#define SizeOfUndoControl	(offsetof(xl_undo_control, init_global) + 1)
+#define SizeOfUndoSwitch	(offsetof(xl_undo_switch, first) + 1)
+#define SizeOfUndoDiscard	(offsetof(xl_undo_discard, conflict) + 1)
+
+UndoShared *UndoShmem = NULL;
+
+int			undo_log_rest_size = 4096;
+
+/* log last used by this backend, by persistence (0 permanent, 1 unlogged) */
+static UndoLogNumber last_log[2];
+
+/* buffer of a control page last used; a hint for ReadRecentBuffer */
+static Buffer recent_control = InvalidBuffer;
+
+/* the session's temporary log */
+static struct
+{
+	Relation	rel;			/* hand-made, lives as long as the session */
+	BlockNumber nblocks;
+	BlockNumber tail;			/* 0: none since the last restart */
+	uint64		seq;
+} temp_log;
+
+/* ----------------------------------------------------------------
+ *	shared memory
+ * ----------------------------------------------------------------
+ */
+
+/* highest log number found among the files of the pseudo-database, plus 1 */
+static int
+count_existing_logs(void)
+{
+	DIR		   *dir;
+	struct dirent *de;
+	char		path[MAXPGPATH];
+	int			count = 0;
+
+	snprintf(path, sizeof(path), "base/%u", UNDO_DATABASE);
+	dir = AllocateDir(path);
+	if (dir == NULL)
+		return 0;
+	while ((de = ReadDirExtended(dir, path, LOG)) != NULL)
+	{
+		unsigned long rel = strtoul(de->d_name, NULL, 10);
+
+		if (rel >= UNDO_UNLOGGED_BASE)
+			rel -= UNDO_UNLOGGED_BASE;
+		else if (rel >= UNDO_PERMANENT_BASE)
+			rel -= UNDO_PERMANENT_BASE;
+		else
+			continue;
+		if (rel < UNDO_MAX_LOGS)
+			count = Max(count, (int) rel + 1);
+	}
+	FreeDir(dir);
+	return count;
+}
+
+static int
+max_logs(void)
+{
+	int			need = MaxBackends + max_prepared_xacts;
+
+	return Min(Max(need, count_existing_logs()) + UNDO_LOG_SLACK,
+			   (int) UNDO_MAX_LOGS);
+}
+
+static Size
+shmem_size(int maxlogs)
+{
+	return add_size(offsetof(UndoShared, logs),
+					mul_size(sizeof(UndoLogShared), mul_size(2, maxlogs)));
+}
+
+void
+undo_shmem_request(void)
+{
+	RequestAddinShmemSpace(shmem_size(max_logs()));
+	RequestNamedLWLockTranche("zheap_undo", 1);
+}
+
+static void
+init_log(UndoLogShared *log)
+{
+	pg_atomic_init_u32(&log->state, UNDO_LOG_ABSENT);
+	pg_atomic_init_u32(&log->tail, InvalidBlockNumber);
+	pg_atomic_init_u32(&log->used_blocks, 0);
+	pg_atomic_init_u64(&log->head, UndoLogHead(InvalidBlockNumber, 0));
+	pg_atomic_init_u64(&log->seq, 0);
+	pg_atomic_init_u32(&log->owner_pid, 0);
+	pg_atomic_init_u32(&log->pending, InvalidBlockNumber);
+	pg_atomic_init_u64(&log->bytes_written, 0);
+}
+
+void
+undo_shmem_startup(void)
+{
+	bool		found;
+	int			maxlogs = max_logs();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	UndoShmem = ShmemInitStruct("zheap undo logs", shmem_size(maxlogs), &found);
+	if (!found)
+	{
+		UndoShmem->lock = &(GetNamedLWLockTranche("zheap_undo"))->lock;
+		pg_atomic_init_u32(&UndoShmem->state, UNDO_UNINIT);
+		pg_atomic_init_u64(&UndoShmem->u, 0);
+		pg_atomic_init_u64(&UndoShmem->h, 0);
+		pg_atomic_init_u32(&UndoShmem->global_exists, 0);
+		pg_atomic_init_u32(&UndoShmem->nlogs, 0);
+		pg_atomic_init_u32(&UndoShmem->nunlogged, 0);
+		UndoShmem->maxlogs = maxlogs;
+		UndoShmem->launcher_latch = NULL;
+		UndoShmem->launcher_pid = 0;
+		pg_atomic_init_u64(&UndoShmem->oldest_unapplied, 0);
+		for (int i = 0; i < 2 * maxlogs; i++)
+			init_log(&UndoShmem->logs[i]);
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+void
+undo_require_preloaded(void)
+{
+	if (UndoShmem == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("zheap_am must be loaded via shared_preload_libraries"),
+				 errhint("Add zheap_am to shared_preload_libraries and restart the server.")));
+}
+
+/* ----------------------------------------------------------------
+ *	relations without a catalog
+ * ----------------------------------------------------------------
+ */
+
+typedef struct FakeRelation
+{
+	RelationData rel;
+	FormData_pg_class form;
+} FakeRelation;
+
+/*
+ * A relcache entry made by hand, good for buffers, smgr, FSM and
+ * RelationNeedsWAL(), in places where catalogs can't be read.  It has no
+ * tuple descriptor and no table AM: RelationGetNumberOfBlocks() would crash,
+ * smgrnblocks(RelationGetSmgr(rel), ..) is the way.  Allocated in the current
+ * memory context; must be given to undo_free_fake_relation() before that
+ * goes, because the storage manager points back at it.
+ */
+Relation
+undo_fake_relation(RelFileLocator locator, char persistence, Oid reloid)
+{
+	FakeRelation *fake = palloc0(sizeof(FakeRelation));
+	Relation	rel = &fake->rel;
+
+	Assert(persistence == RELPERSISTENCE_PERMANENT ||
+		   persistence == RELPERSISTENCE_UNLOGGED ||
+		   persistence == RELPERSISTENCE_TEMP);
+
+	rel->rd_rel = &fake->form;
+	RelationLocator(rel) = locator;
+	rel->rd_id = reloid;
+	rel->rd_refcnt = 1;
+	rel->rd_isvalid = true;
+	if (persistence == RELPERSISTENCE_TEMP)
+	{
+		rel->rd_backend = CompatMyProcNumber;
+		rel->rd_islocaltemp = true;
+	}
+	else
+		rel->rd_backend = CompatInvalidProcNumber;
+
+	fake->form.oid = reloid;
+	fake->form.relkind = RELKIND_RELATION;
+	fake->form.relpersistence = persistence;
+	fake->form.relfilenode = RelLocatorNumber(locator);
+	fake->form.relam = InvalidOid;
+	snprintf(NameStr(fake->form.relname), NAMEDATALEN, "%u", reloid);
+
+	rel->rd_lockInfo.lockRelId.dbId = RelLocatorDb(locator);
+	rel->rd_lockInfo.lockRelId.relId = reloid;
+
+	/*
+	 * At wal_level=minimal a file created in this transaction is synced at
+	 * commit instead of being logged: RelationNeedsWAL() has to be false then,
+	 * and it decides by this field.
+	 */
+	if (persistence == RELPERSISTENCE_PERMANENT &&
+		RelFileLocatorSkippingWAL(locator))
+		rel->rd_createSubid = TopSubTransactionId;
+
+	return rel;
+}
+
+void
+undo_free_fake_relation(Relation rel)
+{
+	if (rel->rd_smgr != NULL)
+		smgrclearowner(&rel->rd_smgr, rel->rd_smgr);
+	pfree(rel);
+}
+
+/* ----------------------------------------------------------------
+ *	names and files
+ * ----------------------------------------------------------------
+ */
+
+/* raise an atomic that may only rise */
+static void
+raise_atomic(pg_atomic_uint64 *atomic, uint64 value)
+{
+	uint64		old = pg_atomic_read_u64(atomic);
+
+	while (old < value &&
+		   !pg_atomic_compare_exchange_u64(atomic, &old, value))
+		;
+}
+
+static RelFileLocator
+make_locator(RelFileNumber number)
+{
+	RelFileLocator locator;
+
+	RelLocatorSpc(locator) = UNDO_TABLESPACE;
+	RelLocatorDb(locator) = UNDO_DATABASE;
+	RelLocatorNumber(locator) = number;
+	return locator;
+}
+
+RelFileLocator
+undo_log_locator(char persistence, UndoLogNumber log)
+{
+	Assert(persistence != RELPERSISTENCE_TEMP);
+	return make_locator((persistence == RELPERSISTENCE_PERMANENT ?
+						 UNDO_PERMANENT_BASE : UNDO_UNLOGGED_BASE) + log);
+}
+
+UndoLogShared *
+undo_log_get(char persistence, UndoLogNumber log)
+{
+	Assert(persistence != RELPERSISTENCE_TEMP);
+	Assert(log < (UndoLogNumber) UndoShmem->maxlogs);
+	return &UndoShmem->logs[persistence == RELPERSISTENCE_PERMANENT ?
+							log : UndoShmem->maxlogs + log];
+}
+
+int
+undo_log_count(char persistence)
+{
+	return (int) pg_atomic_read_u32(persistence == RELPERSISTENCE_PERMANENT ?
+									&UndoShmem->nlogs : &UndoShmem->nunlogged);
+}
+
+static Buffer
+read_block(RelFileLocator locator, BlockNumber block, ReadBufferMode mode,
+		   bool permanent)
+{
+	return ReadBufferWithoutRelcache(locator, MAIN_FORKNUM, block, mode, NULL,
+									 permanent);
+}
+
+Buffer
+undo_log_read(char persistence, UndoLogNumber log, BlockNumber block)
+{
+	if (persistence == RELPERSISTENCE_TEMP)
+		return ReadBuffer(temp_log.rel, block);
+	return read_block(undo_log_locator(persistence, log), block, RBM_NORMAL,
+					  persistence == RELPERSISTENCE_PERMANENT);
+}
+
+/*
+ * Blocks of a log that hold something.  On a standby the shared mirror isn't
+ * kept, so the file is asked.
+ */
+BlockNumber
+undo_log_used_blocks(char persistence, UndoLogNumber log)
+{
+	if (persistence == RELPERSISTENCE_TEMP)
+		return temp_log.nblocks;
+	if (pg_atomic_read_u32(&UndoShmem->state) == UNDO_PRIMARY)
+	{
+		if (log >= (UndoLogNumber) UndoShmem->maxlogs)
+			return 0;
+		return pg_atomic_read_u32(&undo_log_get(persistence, log)->used_blocks);
+	}
+	else
+	{
+		SMgrRelation smgr = smgropen(undo_log_locator(persistence, log),
+									 InvalidBackendId);
+
+		return smgrexists(smgr, MAIN_FORKNUM) ?
+			smgrnblocks(smgr, MAIN_FORKNUM) : 0;
+	}
+}
+
+/*
+ * Block 0 of a file that may be missing, empty or without a valid page
+ * (created by a transaction that crashed before its WAL record, W35): pinned
+ * and exclusively locked if the page is of the wanted kind, else Invalid.
+ */
+static Buffer
+read_control_if_valid(RelFileLocator locator, uint32 magic, bool permanent)
+{
+	SMgrRelation smgr = smgropen(locator, InvalidBackendId);
+	Buffer		buffer;
+	Page		page;
+	const char *problem;
+
+	if (!smgrexists(smgr, MAIN_FORKNUM) || smgrnblocks(smgr, MAIN_FORKNUM) == 0)
+		return InvalidBuffer;
+	buffer = read_block(locator, 0, RBM_NORMAL, permanent);
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	page = BufferGetPage(buffer);
+	if (PageIsNew(page))
+	{
+		UnlockReleaseBuffer(buffer);
+		return InvalidBuffer;
+	}
+	problem = undo_page_problem(page, magic);
+	if (problem != NULL)
+	{
+		UnlockReleaseBuffer(buffer);
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("control page of undo file base/%u/%u is damaged: %s",
+						RelLocatorDb(locator), RelLocatorNumber(locator), problem)));
+	}
+	return buffer;
+}
+
+/* Block 0, made if need be; pinned and exclusively locked, contents unknown. */
+static Buffer
+make_control_block(RelFileLocator locator, bool permanent)
+{
+	SMgrRelation smgr = smgropen(locator, InvalidBackendId);
+
+	if (!smgrexists(smgr, MAIN_FORKNUM))
+	{
+		smgrcreate(smgr, MAIN_FORKNUM, false);
+		if (permanent)
+			log_smgrcreate(&locator, MAIN_FORKNUM);
+	}
+	return read_block(locator,
+					  smgrnblocks(smgr, MAIN_FORKNUM) == 0 ? P_NEW : 0,
+					  RBM_ZERO_AND_LOCK, permanent);
+}
+
+/* the init fork gives an empty log after a crash */
+static void
+make_init_fork(RelFileLocator locator)
+{
+	SMgrRelation smgr = smgropen(locator, InvalidBackendId);
+	PGAlignedBlock page;
+
+	if (smgrexists(smgr, INIT_FORKNUM))
+		return;
+	smgrcreate(smgr, INIT_FORKNUM, false);
+	log_smgrcreate(&locator, INIT_FORKNUM);
+	undo_control_init(page.data);
+	log_newpage(&locator, INIT_FORKNUM, 0, page.data, true);
+	PageSetChecksumInplace(page.data, 0);
+	smgrextend(smgr, INIT_FORKNUM, 0, page.data, true);
+	smgrimmedsync(smgr, INIT_FORKNUM);
+}
+
+/* ----------------------------------------------------------------
+ *	loading and horizons
+ * ----------------------------------------------------------------
+ */
+
+Fxid
+undo_fxid_from_xid(TransactionId xid)
+{
+	FullTransactionId next = ReadNextFullTransactionId();
+	uint32		epoch = EpochFromFullTransactionId(next);
+
+	Assert(TransactionIdIsNormal(xid));
+	if (xid > XidFromFullTransactionId(next))
+		epoch--;
+	return ((Fxid) epoch << 32) | xid;
+}
+
+Fxid
+undo_current_fxid(void)
+{
+	return U64FromFullTransactionId(GetCurrentFullTransactionId());
+}
+
+/* Create the global control page; caller holds the LWLock, not in recovery. */
+static void
+create_global(Fxid u, Fxid h)
+{
+	Buffer		buffer = make_control_block(make_locator(UNDO_GLOBAL_RELNUMBER), true);
+	xl_undo_control xlrec = {.u = u,.h = h,.init_global = 1};
+	XLogRecPtr	lsn;
+
+	START_CRIT_SECTION();
+	undo_global_init(BufferGetPage(buffer), u, h);
+	MarkBufferDirty(buffer);
+	XLogBeginInsert();
+	XLogRegisterData((char *) &xlrec, SizeOfUndoControl);
+	XLogRegisterBuffer(1, buffer, REGBUF_WILL_INIT | REGBUF_STANDARD);
+	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_CONTROL);
+	PageSetLSN(BufferGetPage(buffer), lsn);
+	END_CRIT_SECTION();
+	UnlockReleaseBuffer(buffer);
+}
+
+/* Mirror a log's control page in shared memory. */
+static void
+load_log(char persistence, UndoLogNumber number)
+{
+	UndoLogShared *log = undo_log_get(persistence, number);
+	Buffer		buffer = read_control_if_valid(undo_log_locator(persistence, number),
+											   UNDO_CONTROL_MAGIC,
+											   persistence == RELPERSISTENCE_PERMANENT);
+	UndoControlData *control;
+
+	if (!BufferIsValid(buffer))
+	{
+		pg_atomic_write_u32(&log->state, UNDO_LOG_ABSENT);
+		return;
+	}
+	control = UndoPageGetControl(BufferGetPage(buffer));
+	pg_atomic_write_u32(&log->tail, control->tail);
+	pg_atomic_write_u32(&log->used_blocks, control->used_blocks);
+	pg_atomic_write_u64(&log->seq, control->seq);
+	pg_atomic_write_u64(&log->head,
+						UndoLogHead(control->head, control->head_offset));
+	pg_atomic_write_u32(&log->state, UNDO_LOG_FREE);
+	UnlockReleaseBuffer(buffer);
+}
+
+/* Does the log hold nothing that isn't discarded? */
+static bool
+log_is_empty(char persistence, UndoLogNumber number)
+{
+	UndoLogShared *log = undo_log_get(persistence, number);
+	BlockNumber tail = pg_atomic_read_u32(&log->tail);
+	uint64		head = pg_atomic_read_u64(&log->head);
+	Buffer		buffer;
+	bool		empty;
+
+	if (tail == InvalidBlockNumber)
+		return true;
+	if (UndoLogHeadBlock(head) != tail)
+		return false;
+	buffer = undo_log_read(persistence, number, tail);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	empty = ((PageHeader) BufferGetPage(buffer))->pd_lower <= UndoLogHeadOffset(head);
+	UnlockReleaseBuffer(buffer);
+	return empty;
+}
+
+static bool
+all_logs_empty(void)
+{
+	for (int i = 0; i < undo_log_count(RELPERSISTENCE_PERMANENT); i++)
+		if (!log_is_empty(RELPERSISTENCE_PERMANENT, i))
+			return false;
+	for (int i = 0; i < undo_log_count(RELPERSISTENCE_UNLOGGED); i++)
+		if (!log_is_empty(RELPERSISTENCE_UNLOGGED, i))
+			return false;
+	return true;
+}
+
+/* Read the global page into shared memory; false if there is none. */
+static bool
+load_global(void)
+{
+	Buffer		buffer = read_control_if_valid(make_locator(UNDO_GLOBAL_RELNUMBER),
+											   UNDO_GLOBAL_MAGIC, true);
+	UndoGlobalData *global;
+
+	if (!BufferIsValid(buffer))
+		return false;
+	global = UndoPageGetGlobal(BufferGetPage(buffer));
+	raise_atomic(&UndoShmem->h, global->h);
+	raise_atomic(&UndoShmem->u, global->u);
+	pg_atomic_write_u32(&UndoShmem->nlogs, global->nlogs);
+	pg_atomic_write_u32(&UndoShmem->nunlogged, global->nunlogged);
+	pg_atomic_write_u32(&UndoShmem->global_exists, 1);
+	UnlockReleaseBuffer(buffer);
+	return true;
+}
+
+/* Everything a primary needs; the horizon jumps if there is no undo (W16). */
+static void
+load_primary(void)
+{
+	Fxid		horizon =
+		undo_fxid_from_xid(GetOldestNonRemovableTransactionId(NULL));
+
+	if (!load_global())
+	{
+		create_global(horizon, horizon);
+		if (!load_global())
+			elog(ERROR, "could not create the global control page of the undo store");
+	}
+	if (undo_log_count(RELPERSISTENCE_PERMANENT) > UndoShmem->maxlogs ||
+		undo_log_count(RELPERSISTENCE_UNLOGGED) > UndoShmem->maxlogs)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("global control page of the undo store names more logs than there are files")));
+	for (int i = 0; i < undo_log_count(RELPERSISTENCE_PERMANENT); i++)
+		load_log(RELPERSISTENCE_PERMANENT, i);
+	for (int i = 0; i < undo_log_count(RELPERSISTENCE_UNLOGGED); i++)
+		load_log(RELPERSISTENCE_UNLOGGED, i);
+	if (all_logs_empty())
+		undo_log_discard(RELPERSISTENCE_PERMANENT, UNDO_TEMP_LOG,
+						 InvalidBlockNumber, 0, horizon, horizon);
+}
+
+/*
+ * Load shared state if that wasn't done since the server started or since it
+ * was promoted.  No buffer lock may be held.
+ */
+void
+undo_log_startup(void)
+{
+	bool		recovery = RecoveryInProgress();
+
+	undo_require_preloaded();
+	LWLockAcquire(UndoShmem->lock, LW_EXCLUSIVE);
+	if (recovery)
+	{
+		if (pg_atomic_read_u32(&UndoShmem->state) == UNDO_UNINIT)
+		{
+			load_global();
+			pg_atomic_write_u32(&UndoShmem->state, UNDO_STANDBY);
+		}
+	}
+	else if (pg_atomic_read_u32(&UndoShmem->state) != UNDO_PRIMARY)
+	{
+		load_primary();
+		pg_write_barrier();
+		pg_atomic_write_u32(&UndoShmem->state, UNDO_PRIMARY);
+	}
+	LWLockRelease(UndoShmem->lock);
+}
+
+UndoHorizons
+undo_horizons(void)
+{
+	UndoHorizons hz;
+	uint32		state;
+
+	if (UndoShmem == NULL)
+		undo_require_preloaded();
+	state = pg_atomic_read_u32(&UndoShmem->state);
+	if (unlikely(state != UNDO_PRIMARY) &&
+		(state == UNDO_UNINIT || !RecoveryInProgress()))
+		undo_log_startup();
+	if (unlikely(state != UNDO_PRIMARY) &&
+		pg_atomic_read_u32(&UndoShmem->global_exists) == 0)
+	{
+		/* a standby of a cluster that never wrote undo, so far */
+		hz.u = hz.h = undo_fxid_from_xid(ShmemVariableCache->oldestXid);
+		return hz;
+	}
+	/* u first: h is published before u, so u <= h holds in what we return */
+	hz.u = pg_atomic_read_u64(&UndoShmem->u);
+	pg_read_barrier();
+	hz.h = pg_atomic_read_u64(&UndoShmem->h);
+	Assert(hz.u <= hz.h);
+	return hz;
+}
+
+/* ----------------------------------------------------------------
+ *	attach, detach
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Make an ABSENT log valid on disk.  Caller holds the LWLock.  On error the
+ * log stays ABSENT.  Lock order: global page, control page.
+ */
+static void
+create_log(char persistence, UndoLogNumber number)
+{
+	bool		permanent = persistence == RELPERSISTENCE_PERMANENT;
+	RelFileLocator locator = undo_log_locator(persistence, number);
+	UndoLogShared *log = undo_log_get(persistence, number);
+	Buffer		global;
+	Buffer		control;
+	UndoGlobalData *data;
+	xl_undo_control xlrec = {0};
+	XLogRecPtr	lsn;
+
+	if (!permanent)
+		make_init_fork(locator);
+	global = read_control_if_valid(make_locator(UNDO_GLOBAL_RELNUMBER),
+								   UNDO_GLOBAL_MAGIC, true);
+	if (!BufferIsValid(global))
+		elog(ERROR, "global control page of the undo store has vanished");
+	LockBuffer(global, BUFFER_LOCK_UNLOCK);
+	control = make_control_block(locator, permanent);
+	LockBuffer(control, BUFFER_LOCK_UNLOCK);
+	LockBuffer(global, BUFFER_LOCK_EXCLUSIVE);
+	LockBuffer(control, BUFFER_LOCK_EXCLUSIVE);
+	data = UndoPageGetGlobal(BufferGetPage(global));
+
+	START_CRIT_SECTION();
+	undo_control_init(BufferGetPage(control));
+	MarkBufferDirty(control);
+	if (permanent)
+		data->nlogs = Max(data->nlogs, number + 1);
+	else
+		data->nunlogged = Max(data->nunlogged, number + 1);
+	MarkBufferDirty(global);
+	xlrec.nlogs = data->nlogs;
+	xlrec.nunlogged = data->nunlogged;
+	XLogBeginInsert();
+	XLogRegisterData((char *) &xlrec, SizeOfUndoControl);
+	if (permanent)
+		XLogRegisterBuffer(0, control, REGBUF_WILL_INIT | REGBUF_STANDARD);
+	XLogRegisterBuffer(1, global, REGBUF_STANDARD);
+	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_CONTROL);
+	if (permanent)
+		PageSetLSN(BufferGetPage(control), lsn);
+	PageSetLSN(BufferGetPage(global), lsn);
+	pg_atomic_write_u32(&log->tail, InvalidBlockNumber);
+	pg_atomic_write_u32(&log->used_blocks, 1);
+	pg_atomic_write_u64(&log->head, UndoLogHead(InvalidBlockNumber, 0));
+	pg_atomic_write_u64(&log->seq, 0);
+	END_CRIT_SECTION();
+
+	UnlockReleaseBuffer(control);
+	UnlockReleaseBuffer(global);
+}
+
+static bool
+try_attach(char persistence, UndoLogNumber number)
+{
+	UndoLogShared *log = undo_log_get(persistence, number);
+	uint32		expected = UNDO_LOG_FREE;
+
+	if (pg_atomic_read_u32(&log->state) != UNDO_LOG_FREE ||
+		!pg_atomic_compare_exchange_u32(&log->state, &expected, UNDO_LOG_ATTACHED))
+		return false;
+	pg_atomic_write_u32(&log->owner_pid, MyProcPid);
+	return true;
+}
+
+/* Take over a log that doesn't exist yet. */
+static UndoLogNumber
+attach_new(char persistence)
+{
+	pg_atomic_uint32 *count = persistence == RELPERSISTENCE_PERMANENT ?
+		&UndoShmem->nlogs : &UndoShmem->nunlogged;
+
+	LWLockAcquire(UndoShmem->lock, LW_EXCLUSIVE);
+	for (UndoLogNumber i = 0; i < (UndoLogNumber) UndoShmem->maxlogs; i++)
+	{
+		UndoLogShared *log = undo_log_get(persistence, i);
+
+		if (pg_atomic_read_u32(&log->state) != UNDO_LOG_ABSENT)
+			continue;
+		create_log(persistence, i);
+		pg_atomic_write_u32(&log->owner_pid, MyProcPid);
+		pg_atomic_write_u32(&log->state, UNDO_LOG_ATTACHED);
+		if (pg_atomic_read_u32(count) < i + 1)
+			pg_atomic_write_u32(count, i + 1);
+		LWLockRelease(UndoShmem->lock);
+		return i;
+	}
+	LWLockRelease(UndoShmem->lock);
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("all %d undo logs are in use, resting or retired",
+					UndoShmem->maxlogs),
+			 errhint("Look for old snapshots and failing rollbacks, or restart the server.")));
+	return 0;					/* keep compiler quiet */
+}
+
+/* the session's temporary log: files of its own in its own database */
+static void
+attach_temp(void)
+{
+	if (temp_log.rel == NULL)
+	{
+		RelFileLocator locator;
+		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+		SMgrRelation smgr;
+
+		RelLocatorSpc(locator) = MyDatabaseTableSpace;
+		RelLocatorDb(locator) = MyDatabaseId;
+		RelLocatorNumber(locator) = UNDO_TEMP_RELNUMBER;
+		temp_log.rel = undo_fake_relation(locator, RELPERSISTENCE_TEMP,
+										  UNDO_TEMP_RELNUMBER);
+		MemoryContextSwitchTo(old);
+		smgr = RelationGetSmgr(temp_log.rel);
+		/* a file of an earlier session with this backend id is worthless */
+		if (smgrexists(smgr, MAIN_FORKNUM))
+			smgrdounlinkall(&smgr, 1, false);
+		smgrcreate(RelationGetSmgr(temp_log.rel), MAIN_FORKNUM, false);
+		temp_log.nblocks = 0;
+		temp_log.tail = 0;
+		temp_log.seq = 0;
+	}
+}
+
+/* Forget all temporary undo: none of it can be asked for again. */
+void
+undo_log_restart_temp(void)
+{
+	temp_log.tail = 0;
+}
+
+/* Remove the session's temporary undo file; at session end. */
+void
+undo_log_drop_temp(void)
+{
+	if (temp_log.rel != NULL)
+	{
+		SMgrRelation smgr = RelationGetSmgr(temp_log.rel);
+
+		smgrdounlinkall(&smgr, 1, false);
+		temp_log.rel = NULL;
+	}
+}
+
+UndoLogNumber
+undo_log_attach(char persistence)
+{
+	int			which = persistence == RELPERSISTENCE_PERMANENT ? 0 : 1;
+
+	if (persistence == RELPERSISTENCE_TEMP)
+	{
+		attach_temp();
+		return UNDO_TEMP_LOG;
+	}
+	Assert(pg_atomic_read_u32(&UndoShmem->state) == UNDO_PRIMARY);
+	if (try_attach(persistence, last_log[which]))
+		return last_log[which];
+	for (int i = 0; i < undo_log_count(persistence); i++)
+	{
+		if (try_attach(persistence, i))
+			return last_log[which] = i;
+	}
+	return last_log[which] = attach_new(persistence);
+}
+
+void
+undo_log_detach(char persistence, UndoLogNumber number)
+{
+	UndoLogShared *log;
+
+	if (persistence == RELPERSISTENCE_TEMP)
+		return;
+	log = undo_log_get(persistence, number);
+	pg_atomic_write_u32(&log->owner_pid, 0);
+	pg_write_barrier();
+	if (pg_atomic_read_u32(&log->state) == UNDO_LOG_ATTACHED)
+		pg_atomic_write_u32(&log->state, UNDO_LOG_FREE);
+}
+
+/* Give a log up that can't be written: it isn't handed out again (W18). */
+void
+undo_log_retire(char persistence, UndoLogNumber number)
+{
+	if (persistence == RELPERSISTENCE_TEMP)
+		return;
+	pg_atomic_write_u32(&undo_log_get(persistence, number)->state,
+						UNDO_LOG_RETIRED);
+	ereport(WARNING,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("undo log %u can't be written and is retired", number)));
+}
+
+/* ----------------------------------------------------------------
+ *	page switch
+ * ----------------------------------------------------------------
+ */
+
+/* Make sure that block exists in the file; ERROR 53100 when the disk is full. */
+static void
+extend_to(RelFileLocator locator, BlockNumber block, bool permanent)
+{
+	SMgrRelation smgr = smgropen(locator, InvalidBackendId);
+	BlockNumber nblocks = smgrnblocks(smgr, MAIN_FORKNUM);
+	BlockNumber want;
+
+	if (block < nblocks)
+		return;
+	want = block + Min(Max(nblocks / 8, UNDO_EXTEND_MIN), UNDO_EXTEND_MAX);
+	while (nblocks < want)
+	{
+		Buffer		buffer = read_block(locator, P_NEW, RBM_NORMAL, permanent);
+
+		nblocks = BufferGetBlockNumber(buffer) + 1;
+		ReleaseBuffer(buffer);
+	}
+}
+
+/*
+ * The page after the tail, if it was discarded: then it is the one to write
+ * next and *after is its own successor.  Invalid: splice a new page in.
+ */
+static BlockNumber
+recyclable_page(char persistence, UndoLogNumber number, BlockNumber tail,
+				BlockNumber *after)
+{
+	UndoLogShared *log = undo_log_get(persistence, number);
+	uint64		head = pg_atomic_read_u64(&log->head);
+	BlockNumber next;
+	Buffer		buffer;
+	Page		page;
+	bool		good;
+
+	buffer = undo_log_read(persistence, number, tail);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	next = UndoPageGetOpaque(BufferGetPage(buffer))->next;
+	UnlockReleaseBuffer(buffer);
+	*after = next;				/* successor of a page spliced in */
+	if (next == tail || next == UndoLogHeadBlock(head) ||
+		next >= pg_atomic_read_u32(&log->used_blocks))
+		return InvalidBlockNumber;
+	buffer = undo_log_read(persistence, number, next);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+	good = undo_page_problem(page, UNDO_PAGE_MAGIC) == NULL &&
+		UndoPageGetOpaque(page)->seq < pg_atomic_read_u64(&log->seq);
+	if (good)
+		*after = UndoPageGetOpaque(page)->next;
+	UnlockReleaseBuffer(buffer);
+	return good ? next : InvalidBlockNumber;
+}
+
+static Buffer
+switch_temp(void)
+{
+	BlockNumber block = temp_log.tail + 1;
+	Buffer		buffer;
+
+	while (temp_log.nblocks <= block)
+	{
+		buffer = ReadBuffer(temp_log.rel, P_NEW);
+		temp_log.nblocks = BufferGetBlockNumber(buffer) + 1;
+		ReleaseBuffer(buffer);
+	}
+	buffer = ReadBufferExtended(temp_log.rel, MAIN_FORKNUM, block,
+								RBM_ZERO_AND_LOCK, NULL);
+	undo_page_init(BufferGetPage(buffer), InvalidBlockNumber, ++temp_log.seq);
+	MarkBufferDirty(buffer);
+	temp_log.tail = block;
+	return buffer;
+}
+
+/* pin a log's control page, cheaply when it is still where it was */
+static Buffer
+pin_control(char persistence, UndoLogNumber number)
+{
+	RelFileLocator locator = undo_log_locator(persistence, number);
+
+	if (BufferIsValid(recent_control) &&
+		ReadRecentBuffer(locator, MAIN_FORKNUM, 0, recent_control))
+		return recent_control;
+	return recent_control = undo_log_read(persistence, number, 0);
+}
+
+Buffer
+undo_log_switch(char persistence, UndoLogNumber number)
+{
+	UndoLogShared *log;
+	RelFileLocator locator;
+	bool		permanent = persistence == RELPERSISTENCE_PERMANENT;
+	BlockNumber tail;
+	BlockNumber block;
+	BlockNumber after = InvalidBlockNumber;
+	bool		splice = false;
+	Buffer		newbuf;
+	Buffer		oldbuf = InvalidBuffer;
+	Buffer		ctlbuf;
+	UndoControlData *control;
+	xl_undo_switch xlrec = {0};
+
+	if (persistence == RELPERSISTENCE_TEMP)
+		return switch_temp();
+
+	/* find a page, pin everything */
+	log = undo_log_get(persistence, number);
+	locator = undo_log_locator(persistence, number);
+	Assert(pg_atomic_read_u32(&log->state) == UNDO_LOG_ATTACHED);
+	tail = pg_atomic_read_u32(&log->tail);
+	block = tail == InvalidBlockNumber ? InvalidBlockNumber :
+		recyclable_page(persistence, number, tail, &after);
+	if (block == InvalidBlockNumber)
+	{
+		splice = true;
+		block = pg_atomic_read_u32(&log->used_blocks);
+		if (tail == InvalidBlockNumber)
+			after = block;		/* a ring of one */
+		extend_to(locator, block, permanent);
+	}
+	newbuf = undo_log_read(persistence, number, block);
+	if (splice && tail != InvalidBlockNumber)
+		oldbuf = undo_log_read(persistence, number, tail);
+	ctlbuf = pin_control(persistence, number);
+	xlrec.seq = pg_atomic_read_u64(&log->seq) + 1;
+	xlrec.next = after;
+	xlrec.used_blocks = Max(pg_atomic_read_u32(&log->used_blocks), block + 1);
+	xlrec.first = tail == InvalidBlockNumber;
+
+	/* lock, apply, log */
+	LockBuffer(ctlbuf, BUFFER_LOCK_EXCLUSIVE);
+	LockBuffer(newbuf, BUFFER_LOCK_EXCLUSIVE);
+	if (BufferIsValid(oldbuf))
+		LockBuffer(oldbuf, BUFFER_LOCK_EXCLUSIVE);
+	control = UndoPageGetControl(BufferGetPage(ctlbuf));
+
+	START_CRIT_SECTION();
+	undo_page_init(BufferGetPage(newbuf), xlrec.next, xlrec.seq);
+	MarkBufferDirty(newbuf);
+	if (BufferIsValid(oldbuf))
+	{
+		UndoPageGetOpaque(BufferGetPage(oldbuf))->next = block;
+		MarkBufferDirty(oldbuf);
+	}
+	control->tail = block;
+	control->seq = xlrec.seq;
+	control->used_blocks = xlrec.used_blocks;
+	if (xlrec.first)
+	{
+		control->head = block;
+		control->head_offset = UNDO_FIRST_OFFSET;
+	}
+	MarkBufferDirty(ctlbuf);
+	if (permanent)
+	{
+		XLogRecPtr	lsn;
+
+		XLogBeginInsert();
+		XLogRegisterData((char *) &xlrec, SizeOfUndoSwitch);
+		XLogRegisterBuffer(0, newbuf, REGBUF_WILL_INIT | REGBUF_STANDARD);
+		XLogRegisterBuffer(1, ctlbuf, REGBUF_STANDARD);
+		if (BufferIsValid(oldbuf))
+			XLogRegisterBuffer(2, oldbuf, REGBUF_STANDARD);
+		lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_SWITCH);
+		PageSetLSN(BufferGetPage(newbuf), lsn);
+		PageSetLSN(BufferGetPage(ctlbuf), lsn);
+		if (BufferIsValid(oldbuf))
+			PageSetLSN(BufferGetPage(oldbuf), lsn);
+	}
+	/* mirrors last (W1) */
+	pg_atomic_write_u32(&log->used_blocks, xlrec.used_blocks);
+	pg_atomic_write_u64(&log->seq, xlrec.seq);
+	if (xlrec.first)
+		pg_atomic_write_u64(&log->head, UndoLogHead(block, UNDO_FIRST_OFFSET));
+	pg_atomic_write_u32(&log->tail, block);
+	END_CRIT_SECTION();
+
+	if (BufferIsValid(oldbuf))
+		UnlockReleaseBuffer(oldbuf);
+	UnlockReleaseBuffer(ctlbuf);
+	return newbuf;
+}
+
+/* The tail page's block; Invalid (0 for a temporary log) if there is none. */
+BlockNumber
+undo_log_tail(char persistence, UndoLogNumber number)
+{
+	if (persistence == RELPERSISTENCE_TEMP)
+		return temp_log.tail == 0 ? InvalidBlockNumber : temp_log.tail;
+	return pg_atomic_read_u32(&undo_log_get(persistence, number)->tail);
+}
+
+/* ----------------------------------------------------------------
+ *	discard, applied, reset
+ * ----------------------------------------------------------------
+ */
+void
+undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,
+				 uint16 head_offset, Fxid u, Fxid h)
+{
+	bool		move = number != UNDO_TEMP_LOG;
+	bool		permanent = persistence == RELPERSISTENCE_PERMANENT;
+	Buffer		global;
+	Buffer		ctlbuf = InvalidBuffer;
+	UndoGlobalData *data;
+	xl_undo_discard xlrec = {0};
+	XLogRecPtr	lsn;
+
+	if (move)
+		ctlbuf = undo_log_read(persistence, number, 0);
+	global = read_control_if_valid(make_locator(UNDO_GLOBAL_RELNUMBER),
+								   UNDO_GLOBAL_MAGIC, true);
+	if (!BufferIsValid(global))
+		elog(ERROR, "global control page of the undo store has vanished");
+	if (move)
+		LockBuffer(ctlbuf, BUFFER_LOCK_EXCLUSIVE);
+	data = UndoPageGetGlobal(BufferGetPage(global));
+	xlrec.h = Max(h, data->h);
+	xlrec.u = Min(Max(u, data->u), xlrec.h);
+	xlrec.head = UndoLogHead(head, head_offset);
+	xlrec.conflict = xlrec.h > data->h;
+
+	START_CRIT_SECTION();
+	data->h = xlrec.h;
+	data->u = xlrec.u;
+	MarkBufferDirty(global);
+	if (move)
+	{
+		UndoControlData *control = UndoPageGetControl(BufferGetPage(ctlbuf));
+
+		control->head = head;
+		control->head_offset = head_offset;
+		MarkBufferDirty(ctlbuf);
+	}
+	XLogBeginInsert();
+	XLogRegisterData((char *) &xlrec, SizeOfUndoDiscard);
+	XLogRegisterBuffer(0, global, REGBUF_STANDARD);
+	if (move && permanent)
+		XLogRegisterBuffer(1, ctlbuf, REGBUF_STANDARD);
+	XLogSetRecordFlags(XLOG_MARK_UNIMPORTANT);
+	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_DISCARD);
+	PageSetLSN(BufferGetPage(global), lsn);
+	if (move && permanent)
+		PageSetLSN(BufferGetPage(ctlbuf), lsn);
+
+	/* publish h, u, head in this order; only then may pages be reused */
+	raise_atomic(&UndoShmem->h, xlrec.h);
+	raise_atomic(&UndoShmem->u, xlrec.u);
+	pg_write_barrier();
+	if (move)
+		pg_atomic_write_u64(&undo_log_get(persistence, number)->head, xlrec.head);
+	END_CRIT_SECTION();
+
+	if (move)
+		UnlockReleaseBuffer(ctlbuf);
+	UnlockReleaseBuffer(global);
+}
+
+static void
+set_applied(Page page, const uint16 *offsets, int noffsets)
+{
+	for (int i = 0; i < noffsets; i++)
+	{
+		UndoEntry	entry;
+
+		if (undo_page_get(page, offsets[i], &entry) &&
+			entry.kind == UNDO_KIND_RUN)
+			undo_page_set_run_flags(page, offsets[i],
+									entry.flags | UNDO_RUN_APPLIED);
+	}
+}
+
+void
+undo_log_mark_applied(char persistence, UndoLogNumber number,
+					  BlockNumber block, const uint16 *offsets, int noffsets)
+{
+	Buffer		buffer;
+
+	if (persistence == RELPERSISTENCE_TEMP || noffsets == 0)
+		return;
+	buffer = undo_log_read(persistence, number, block);
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	START_CRIT_SECTION();
+	set_applied(BufferGetPage(buffer), offsets, noffsets);
+	MarkBufferDirty(buffer);
+	if (persistence == RELPERSISTENCE_PERMANENT)
+	{
+		XLogRecPtr	lsn;
+
+		XLogBeginInsert();
+		XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
+		XLogRegisterBufData(0, (char *) unconstify(uint16 *, offsets),
+							noffsets * sizeof(uint16));
+		lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_APPLIED);
+		PageSetLSN(BufferGetPage(buffer), lsn);
+	}
+	END_CRIT_SECTION();
+	UnlockReleaseBuffer(buffer);
+}
+
+static void
+reset_control(Page page)
+{
+	UndoControlData *control = UndoPageGetControl(page);
+
+	control->tail = InvalidBlockNumber;
+	control->head = InvalidBlockNumber;
+	control->head_offset = 0;
+	control->used_blocks = 1;
+}
+
+void
+undo_log_reset(char persistence, UndoLogNumber number)
+{
+	UndoLogShared *log = undo_log_get(persistence, number);
+	RelFileLocator locator = undo_log_locator(persistence, number);
+	Buffer		buffer = undo_log_read(persistence, number, 0);
+	XLogRecPtr	lsn = InvalidXLogRecPtr;
+	Relation	rel;
+
+	Assert(pg_atomic_read_u32(&log->state) == UNDO_LOG_BUSY);
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	START_CRIT_SECTION();
+	reset_control(BufferGetPage(buffer));
+	MarkBufferDirty(buffer);
+	if (persistence == RELPERSISTENCE_PERMANENT)
+	{
+		XLogBeginInsert();
+		XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
+		lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_RESET);
+		PageSetLSN(BufferGetPage(buffer), lsn);
+	}
+	pg_atomic_write_u32(&log->used_blocks, 1);
+	pg_atomic_write_u64(&log->head, UndoLogHead(InvalidBlockNumber, 0));
+	pg_atomic_write_u32(&log->tail, InvalidBlockNumber);
+	END_CRIT_SECTION();
+	UnlockReleaseBuffer(buffer);
+
+	/* the truncation must not outrun the reset (W19) */
+	if (!XLogRecPtrIsInvalid(lsn))
+		XLogFlush(lsn);
+	rel = CreateFakeRelcacheEntry(locator);
+	rel->rd_rel->relpersistence = persistence;
+	RelationTruncate(rel, 1);
+	FreeFakeRelcacheEntry(rel);
+}
+
+/* ----------------------------------------------------------------
+ *	redo
+ * ----------------------------------------------------------------
+ */
+static void
+redo_control(XLogReaderState *record)
+{
+	xl_undo_control *xlrec = (xl_undo_control *) XLogRecGetData(record);
+	XLogRecPtr	lsn = record->EndRecPtr;
+	Buffer		buffer;
+
+	if (XLogRecHasBlockRef(record, 0))
+	{
+		buffer = XLogInitBufferForRedo(record, 0);
+		undo_control_init(BufferGetPage(buffer));
+		PageSetLSN(BufferGetPage(buffer), lsn);
+		MarkBufferDirty(buffer);
+		UnlockReleaseBuffer(buffer);
+	}
+	if (xlrec->init_global)
+	{
+		buffer = XLogInitBufferForRedo(record, 1);
+		undo_global_init(BufferGetPage(buffer), xlrec->u, xlrec->h);
+		PageSetLSN(BufferGetPage(buffer), lsn);
+		MarkBufferDirty(buffer);
+		UnlockReleaseBuffer(buffer);
+		if (UndoShmem != NULL)
+		{
+			raise_atomic(&UndoShmem->h, xlrec->h);
+			raise_atomic(&UndoShmem->u, xlrec->u);
+			pg_write_barrier();
+			pg_atomic_write_u32(&UndoShmem->global_exists, 1);
+		}
+	}
+	else if (XLogReadBufferForRedo(record, 1, &buffer) == BLK_NEEDS_REDO)
+	{
+		UndoGlobalData *data = UndoPageGetGlobal(BufferGetPage(buffer));
+
+		data->nlogs = xlrec->nlogs;
+		data->nunlogged = xlrec->nunlogged;
+		PageSetLSN(BufferGetPage(buffer), lsn);
+		MarkBufferDirty(buffer);
+		UnlockReleaseBuffer(buffer);
+	}
+	else if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+}
+
+/* new page first, then the link to it, control page last (W4) */
+static void
+redo_switch(XLogReaderState *record)
+{
+	xl_undo_switch *xlrec = (xl_undo_switch *) XLogRecGetData(record);
+	XLogRecPtr	lsn = record->EndRecPtr;
+	Buffer		buffer;
+	BlockNumber block;
+
+	XLogRecGetBlockTag(record, 0, NULL, NULL, &block);
+	buffer = XLogInitBufferForRedo(record, 0);
+	undo_page_init(BufferGetPage(buffer), xlrec->next, xlrec->seq);
+	PageSetLSN(BufferGetPage(buffer), lsn);
+	MarkBufferDirty(buffer);
+	UnlockReleaseBuffer(buffer);
+
+	if (XLogRecHasBlockRef(record, 2))
+	{
+		if (XLogReadBufferForRedo(record, 2, &buffer) == BLK_NEEDS_REDO)
+		{
+			UndoPageGetOpaque(BufferGetPage(buffer))->next = block;
+			PageSetLSN(BufferGetPage(buffer), lsn);
+			MarkBufferDirty(buffer);
+		}
+		if (BufferIsValid(buffer))
+			UnlockReleaseBuffer(buffer);
+	}
+	if (XLogReadBufferForRedo(record, 1, &buffer) == BLK_NEEDS_REDO)
+	{
+		UndoControlData *control = UndoPageGetControl(BufferGetPage(buffer));
+
+		control->tail = block;
+		control->seq = xlrec->seq;
+		control->used_blocks = xlrec->used_blocks;
+		if (xlrec->first)
+		{
+			control->head = block;
+			control->head_offset = UNDO_FIRST_OFFSET;
+		}
+		PageSetLSN(BufferGetPage(buffer), lsn);
+		MarkBufferDirty(buffer);
+	}
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+}
+
+static void
+redo_discard(XLogReaderState *record)
+{
+	xl_undo_discard *xlrec = (xl_undo_discard *) XLogRecGetData(record);
+	XLogRecPtr	lsn = record->EndRecPtr;
+	Buffer		buffer;
+
+	/* snapshots of any database may need what goes (database 0 = all) */
+	if (InHotStandby && xlrec->conflict)
+	{
+		RelFileLocator all = {0};
+
+		ResolveRecoveryConflictWithSnapshotFullXid(FullTransactionIdFromU64(xlrec->h - 1),
+												   all);
+	}
+	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
+	{
+		UndoGlobalData *data = UndoPageGetGlobal(BufferGetPage(buffer));
+
+		data->h = xlrec->h;
+		data->u = xlrec->u;
+		PageSetLSN(BufferGetPage(buffer), lsn);
+		MarkBufferDirty(buffer);
+	}
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+	/* published before the head moves, as on the primary */
+	if (UndoShmem != NULL)
+	{
+		raise_atomic(&UndoShmem->h, xlrec->h);
+		raise_atomic(&UndoShmem->u, xlrec->u);
+	}
+	if (XLogRecHasBlockRef(record, 1))
+	{
+		if (XLogReadBufferForRedo(record, 1, &buffer) == BLK_NEEDS_REDO)
+		{
+			UndoControlData *control = UndoPageGetControl(BufferGetPage(buffer));
+
+			control->head = UndoLogHeadBlock(xlrec->head);
+			control->head_offset = UndoLogHeadOffset(xlrec->head);
+			PageSetLSN(BufferGetPage(buffer), lsn);
+			MarkBufferDirty(buffer);
+		}
+		if (BufferIsValid(buffer))
+			UnlockReleaseBuffer(buffer);
+	}
+}
+
+static void
+redo_applied(XLogReaderState *record)
+{
+	Buffer		buffer;
+
+	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
+	{
+		Size		len;
+		char	   *data = XLogRecGetBlockData(record, 0, &len);
+		uint16		offsets[BLCKSZ / sizeof(uint16)];
+
+		memcpy(offsets, data, len);
+		set_applied(BufferGetPage(buffer), offsets, len / sizeof(uint16));
+		PageSetLSN(BufferGetPage(buffer), record->EndRecPtr);
+		MarkBufferDirty(buffer);
+	}
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+}
+
+static void
+redo_reset(XLogReaderState *record)
+{
+	Buffer		buffer;
+
+	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
+	{
+		reset_control(BufferGetPage(buffer));
+		PageSetLSN(BufferGetPage(buffer), record->EndRecPtr);
+		MarkBufferDirty(buffer);
+	}
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+}
+
+/* redo of every record of the store but XLOG_UNDO_INSERT (undo_xact.c) */
+void
+undo_log_redo(XLogReaderState *record)
+{
+	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
+	{
+		case XLOG_UNDO_CONTROL:
+			redo_control(record);
+			break;
+		case XLOG_UNDO_SWITCH:
+			redo_switch(record);
+			break;
+		case XLOG_UNDO_DISCARD:
+			redo_discard(record);
+			break;
+		case XLOG_UNDO_APPLIED:
+			redo_applied(record);
+			break;
+		case XLOG_UNDO_RESET:
+			redo_reset(record);
+			break;
+		default:
+			elog(PANIC, "undo store: unknown WAL record type %u",
+				 XLogRecGetInfo(record));
+	}
+}
+
+void
+undo_desc(StringInfo buf, XLogReaderState *record)
+{
+	char	   *data = XLogRecGetData(record);
+
+	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
+	{
+		case XLOG_UNDO_CONTROL:
+			{
+				xl_undo_control *xlrec = (xl_undo_control *) data;
+
+				appendStringInfo(buf, "logs %u, unlogged %u%s", xlrec->nlogs,
+								 xlrec->nunlogged,
+								 xlrec->init_global ? ", global page" : "");
+				break;
+			}
+		case XLOG_UNDO_SWITCH:
+			{
+				xl_undo_switch *xlrec = (xl_undo_switch *) data;
+
+				appendStringInfo(buf, "seq " UINT64_FORMAT ", next %u, used %u%s",
+								 xlrec->seq, xlrec->next, xlrec->used_blocks,
+								 xlrec->first ? ", first" : "");
+				break;
+			}
+		case XLOG_UNDO_DISCARD:
+			{
+				xl_undo_discard *xlrec = (xl_undo_discard *) data;
+
+				appendStringInfo(buf, "u " UINT64_FORMAT ", h " UINT64_FORMAT
+								 ", head %u/%u%s", xlrec->u, xlrec->h,
+								 UndoLogHeadBlock(xlrec->head),
+								 UndoLogHeadOffset(xlrec->head),
+								 xlrec->conflict ? ", conflict" : "");
+				break;
+			}
+		default:
+			break;
+	}
+}
+
+const char *
+undo_identify(uint8 info)
+{
+	switch (info & ~XLR_INFO_MASK)
+	{
+		case XLOG_UNDO_CONTROL:
+			return "UNDO_CONTROL";
+		case XLOG_UNDO_SWITCH:
+			return "UNDO_SWITCH";
+		case XLOG_UNDO_INSERT:
+			return "UNDO_INSERT";
+		case XLOG_UNDO_DISCARD:
+			return "UNDO_DISCARD";
+		case XLOG_UNDO_APPLIED:
+			return "UNDO_APPLIED";
+		case XLOG_UNDO_RESET:
+			return "UNDO_RESET";
+		default:
+			return NULL;
+	}
+}

@@ -1,0 +1,207 @@
+/*-------------------------------------------------------------------------
+ *
+ * undo_log.h
+ *	  Undo logs: where their bytes live, who writes to which, shared state,
+ *	  and the WAL records that move tails, heads and horizons.
+ *
+ * Private to undo/.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef UNDO_LOG_H
+#define UNDO_LOG_H
+
+#include "access/xlogreader.h"
+#include "port/atomics.h"
+#include "storage/buf.h"
+#include "storage/lwlock.h"
+
+#include "undo/undo.h"
+#include "undo/undo_page.h"
+
+/*
+ * State of a log in shared memory:
+ *
+ *	  ABSENT --create--> FREE --attach--> ATTACHED --detach--> FREE
+ *	  FREE --(too big)--> RESTING --drained, reset, truncated--> FREE
+ *	  any --(tail unreadable)--> RETIRED
+ *
+ * Transitions from FREE are by compare-and-swap, so attach and detach cost
+ * one atomic each.  The launcher takes FREE/RESTING -> BUSY to reset a log.
+ */
+typedef enum UndoLogState
+{
+	UNDO_LOG_ABSENT = 0,		/* no valid control page on disk */
+	UNDO_LOG_FREE,
+	UNDO_LOG_ATTACHED,
+	UNDO_LOG_RESTING,			/* too big: not handed out until drained */
+	UNDO_LOG_BUSY,				/* being created, reset or truncated */
+	UNDO_LOG_RETIRED
+} UndoLogState;
+
+/*
+ * One log.  tail, used_blocks and seq are written by the attached backend
+ * (after XLogInsert of its switch record), head by the discarder (after H was
+ * published); all are read by others without a lock, hence atomics.
+ */
+typedef struct UndoLogShared
+{
+	pg_atomic_uint32 state;		/* UndoLogState */
+	pg_atomic_uint32 tail;		/* block, or InvalidBlockNumber */
+	pg_atomic_uint32 used_blocks;
+	pg_atomic_uint64 head;		/* block << 16 | byte offset */
+	pg_atomic_uint64 seq;		/* of the tail page */
+	pg_atomic_uint32 owner_pid; /* attached backend, for views */
+	/* launcher: oldest page that may hold an unapplied aborted run */
+	pg_atomic_uint32 pending;	/* block; InvalidBlockNumber: none known */
+	pg_atomic_uint64 bytes_written; /* statistics */
+} UndoLogShared;
+
+#define UndoLogHead(block, off)		((((uint64) (block)) << 16) | (uint64) (off))
+#define UndoLogHeadBlock(head)		((BlockNumber) ((head) >> 16))
+#define UndoLogHeadOffset(head)		((uint16) ((head) & 0xFFFF))
+
+typedef enum UndoSharedState
+{
+	UNDO_UNINIT = 0,			/* nobody has read the control pages yet */
+	UNDO_STANDBY,				/* read during recovery; redo raises horizons */
+	UNDO_PRIMARY
+} UndoSharedState;
+
+typedef struct UndoShared
+{
+	LWLock	   *lock;			/* loading, creating logs; redo never takes it */
+	pg_atomic_uint32 state;		/* UndoSharedState */
+	pg_atomic_uint64 u;
+	pg_atomic_uint64 h;
+	pg_atomic_uint32 global_exists; /* the global control page was seen */
+	pg_atomic_uint32 nlogs;		/* permanent logs in use: 0 .. nlogs - 1 */
+	pg_atomic_uint32 nunlogged;
+	int			maxlogs;		/* size of each array */
+	/* latch of the launcher, for wake-ups; NULL when it isn't running */
+	struct Latch *volatile launcher_latch;
+	int			launcher_pid;
+	pg_atomic_uint64 oldest_unapplied;	/* fxid, 0 = none; launcher's last scan */
+	UndoLogShared logs[FLEXIBLE_ARRAY_MEMBER];	/* maxlogs permanent, then
+												 * maxlogs unlogged */
+} UndoShared;
+
+extern UndoShared *UndoShmem;
+
+/* settings */
+extern int	undo_log_rest_size;		/* kB: a log above this rests */
+
+/* load shared state if need be; see undo_horizons() */
+extern void undo_log_startup(void);
+
+extern UndoLogShared *undo_log_get(char persistence, UndoLogNumber log);
+extern int	undo_log_count(char persistence);
+extern RelFileLocator undo_log_locator(char persistence, UndoLogNumber log);
+
+/*
+ * Read a block of a log (pinned, not locked).  For temporary logs the buffer
+ * is local.  Existing blocks only.
+ */
+extern Buffer undo_log_read(char persistence, UndoLogNumber log,
+							BlockNumber block);
+
+/* blocks of a log that hold something */
+extern BlockNumber undo_log_used_blocks(char persistence, UndoLogNumber log);
+
+/* block of the tail page, InvalidBlockNumber if there is none */
+extern BlockNumber undo_log_tail(char persistence, UndoLogNumber log);
+
+/* attach a log for the running transaction; reuses the one last used if free */
+extern UndoLogNumber undo_log_attach(char persistence);
+extern void undo_log_detach(char persistence, UndoLogNumber log);
+
+/* a log that can't be written isn't handed out again (W18) */
+extern void undo_log_retire(char persistence, UndoLogNumber log);
+
+/* temporary log: start over from its first page; remove its file */
+extern void undo_log_restart_temp(void);
+extern void undo_log_drop_temp(void);
+
+/*
+ * Make another page the tail: recycles the ring successor if it was
+ * discarded, else extends.  Called with the log attached and no undo buffer
+ * locked.  ERROR (53100 from the storage manager) leaves everything as it was.
+ * Returns the new tail, pinned and exclusively locked.
+ */
+extern Buffer undo_log_switch(char persistence, UndoLogNumber log);
+
+/*
+ * Record that head of a log moves to (block, offset) and/or the horizons rise
+ * to u and h: inserts the WAL record (conflict horizon h - 1 where h rises),
+ * then publishes h, u, then the head, in this order (W11, W14).  log =
+ * UNDO_TEMP_LOG: horizons only.  Values below the published ones are ignored.
+ */
+extern void undo_log_discard(char persistence, UndoLogNumber log,
+							 BlockNumber head, uint16 head_offset,
+							 Fxid u, Fxid h);
+
+/* empty, detached log back to its control page alone (W19); state BUSY held */
+extern void undo_log_reset(char persistence, UndoLogNumber log);
+
+/*
+ * Set APPLIED in run headers of one page (WAL-logged for permanent logs).
+ * offsets[] are byte offsets of run headers.
+ */
+extern void undo_log_mark_applied(char persistence, UndoLogNumber log,
+								  BlockNumber block, const uint16 *offsets,
+								  int noffsets);
+
+extern void undo_log_redo(XLogReaderState *record);
+
+/* ----------------------------------------------------------------
+ *	undo_xact.c, for the others of undo/
+ * ----------------------------------------------------------------
+ */
+
+/* committed writers below this are visible to all for such relations */
+extern Fxid undo_log_horizon(char persistence);
+
+/* true while the current (sub)transaction's abort callback is running */
+extern bool undo_in_abort_callback(void);
+
+/* ----------------------------------------------------------------
+ *	undo_apply.c
+ * ----------------------------------------------------------------
+ */
+
+/* a page that a transaction wrote undo for; kept by undo_xact.c */
+typedef struct UndoTouchedPage
+{
+	RelFileLocator locator;
+	Oid			reloid;
+	BlockNumber block;
+	int			nest_level;
+	char		persistence;
+} UndoTouchedPage;
+
+/* a run header that a transaction wrote; kept by undo_xact.c */
+typedef struct UndoTouchedRun
+{
+	UndoRecPtr	urp;			/* of the run header */
+	int			nest_level;
+	char		persistence;
+} UndoTouchedRun;
+
+/*
+ * Roll back pages in the abort callback (rules W20, W21): catches every
+ * error, restores holdoff counts, memory context, resource owner and a
+ * pending outer error, repeats AbortTransaction's clean-up.  Returns true if
+ * all pages were done within the limits (then the runs are marked applied),
+ * false if the rest is left to the workers (who are woken).
+ */
+extern bool undo_apply_foreground(const UndoTouchedPage *pages, int npages,
+								  const UndoTouchedRun *runs, int nruns,
+								  bool unlimited);
+
+/* roll back one page through the registered client, rel opened by the caller */
+extern void undo_apply_page(Relation rel, BlockNumber block);
+
+/* the client's access method OID, InvalidOid if unknown */
+extern Oid	undo_client_am(void);
+
+#endif							/* UNDO_LOG_H */

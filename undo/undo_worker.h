@@ -1,0 +1,77 @@
+/*-------------------------------------------------------------------------
+ *
+ * undo_worker.h
+ *	  Discard (undo_discard.c) and the background workers that do it and roll
+ *	  back (undo_worker.c).  Private to undo/, but for the entry points that
+ *	  the server looks up by name.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef UNDO_WORKER_H
+#define UNDO_WORKER_H
+
+#include "undo/undo_log.h"
+
+/* what one pass over all logs found */
+typedef struct UndoScanResult
+{
+	Fxid		oldest_unapplied;	/* 0 = none */
+	int			ndatabases;		/* databases with unapplied aborted runs */
+	Oid			databases[64];	/* the first 64 of them */
+	bool		discarded;		/* some head moved */
+	uint64		retained;		/* blocks still held in all logs */
+} UndoScanResult;
+
+/*
+ * One pass: horizon, scan, discard, publish, shrink (W10-W14, W19, M16).
+ * connected: the process is connected to a database, so it must use the
+ * horizon of shared catalogs (W11).  Holds no lock on return.
+ */
+extern void undo_discard_pass(bool connected, UndoScanResult *result);
+
+/* status of a writer, tested in the order of M7: running, committed, aborted */
+typedef enum UndoXidStatus
+{
+	UNDO_XID_RUNNING,
+	UNDO_XID_COMMITTED,
+	UNDO_XID_ABORTED
+} UndoXidStatus;
+extern UndoXidStatus undo_xid_status(Fxid fxid);
+
+/*
+ * Roll back the unapplied aborted runs of the connected database, a batch at
+ * a time.  Returns the number of runs finished; *remaining tells whether any
+ * is left (locked relation, failed page).
+ */
+extern int	undo_rollback_batch(bool *remaining);
+
+/*
+ * Visit each retained page that holds unapplied aborted runs of a database.
+ * page is a private copy, from the byte offset of the first entry to look at;
+ * no buffer is held.  The visitor returns false to end the walk.
+ *
+ * A walk begins where the visitor ended the one before, so that pages which
+ * can't be dealt with don't keep others waiting.  Returns true if it was a
+ * full one, false if pages were left out.
+ */
+typedef bool (*undo_visit_fn) (char persistence, UndoLogNumber log,
+							   BlockNumber block, Page page, uint16 from,
+							   void *arg);
+extern bool undo_visit_unapplied(Oid dboid, undo_visit_fn visit, void *arg);
+
+/* is this run aborted, not applied, not before U; see undo_discard.c */
+extern bool undo_run_is_unapplied(const UndoEntry *run, Fxid u);
+
+/* settings of the workers; call from _PG_init beside undo_define_settings() */
+extern void undo_worker_define_settings(void);
+extern bool undo_rollback_paused;
+
+/* the library that the server loads to start the workers */
+#ifndef UNDO_LIBRARY_NAME
+#define UNDO_LIBRARY_NAME		"zheap_am"
+#endif
+
+extern PGDLLEXPORT void undo_launcher_main(Datum arg);
+extern PGDLLEXPORT void undo_rollback_worker_main(Datum arg);
+
+#endif							/* UNDO_WORKER_H */

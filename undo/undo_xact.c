@@ -1,0 +1,804 @@
+/*-------------------------------------------------------------------------
+ *
+ * undo_xact.c
+ *	  Undo of the running transaction: writing records, and what happens to
+ *	  them when a transaction or subtransaction ends.
+ *
+ * A backend attaches a log when its transaction first writes undo and gives
+ * it back at the end (COMMIT, ABORT and PREPARE alike, W18).  It remembers
+ * which table pages it wrote undo for, so that an abort can roll a few of
+ * them back at once; what is more, or fails, is left to the workers, who find
+ * it by scanning the logs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "access/xloginsert.h"
+#include "access/xlogutils.h"
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "undo/undo_log.h"
+
+#define MAX_FOREGROUND_PAGES	64
+
+/* main data of XLOG_UNDO_INSERT; block 0 is the undo page, with data as below */
+typedef struct xl_undo_insert
+{
+	uint16		first_offset;
+	BlockNumber table_block[UNDO_MAX_INSERTION];
+} xl_undo_insert;
+
+/*
+ * Data of the undo block in any WAL record, packed:
+ *
+ *	new_run u8 | nrecs u8 | [reloid u32 | dboid u32 if new_run] |
+ *	nrecs x { kind u8 | flags u8 | offset u16 | chain u64 | len u16 | payload }
+ */
+#define WAL_RECORD_HEADER	14
+
+/* setting, kB */
+static int	rollback_foreground_size = 256;
+
+/* a log this transaction writes to */
+typedef struct AttachedLog
+{
+	bool		attached;
+	UndoLogNumber log;
+	Buffer		recent;			/* tail buffer, a hint */
+	/* the run last written, which later records may join */
+	Fxid		run_fxid;
+	Oid			run_reloid;
+	BlockNumber run_block;
+	uint64		run_seq;		/* of the page: blocks are recycled */
+	uint16		run_at;
+	bool		suspect;		/* an error while writing means: retire it */
+} AttachedLog;
+
+static AttachedLog logs[3];
+
+static const char persistence_of[3] = {
+	RELPERSISTENCE_PERMANENT, RELPERSISTENCE_UNLOGGED, RELPERSISTENCE_TEMP
+};
+
+/* what the nest levels of the running transaction wrote (ascending levels) */
+typedef struct LevelState
+{
+	int			nest_level;
+	int			npages;
+	uint64		bytes;
+	bool		overflow;		/* not everything was remembered */
+} LevelState;
+
+static LevelState *levels;
+static int	nlevels;
+static int	maxlevels;
+
+static UndoTouchedPage *pages;
+static int	npages;
+static int	maxpages;
+
+static UndoTouchedRun *runs;
+static int	nruns;
+static int	maxruns;
+
+static bool in_abort_callback = false;
+
+/* temporary undo whose rollback failed keeps the temporary log from restarting */
+static bool temp_rollback_failed = false;
+
+/* committed writers below this are visible to all in temporary tables */
+static Fxid temp_horizon = 0;
+
+static int
+which_log(char persistence)
+{
+	return persistence == RELPERSISTENCE_PERMANENT ? 0 :
+		persistence == RELPERSISTENCE_UNLOGGED ? 1 : 2;
+}
+
+bool
+undo_in_abort_callback(void)
+{
+	return in_abort_callback;
+}
+
+Fxid
+undo_log_horizon(char persistence)
+{
+	return persistence == RELPERSISTENCE_TEMP ? temp_horizon :
+		undo_horizons().h;
+}
+
+/* ----------------------------------------------------------------
+ *	what was touched
+ * ----------------------------------------------------------------
+ */
+
+static void *
+grow(void *array, int *max, Size size)
+{
+	if (array == NULL)
+	{
+		*max = 64;
+		return MemoryContextAlloc(TopMemoryContext, *max * size);
+	}
+	*max *= 2;
+	return repalloc_huge(array, *max * size);
+}
+
+/* The state of the current nest level; may allocate. */
+static LevelState *
+current_level(void)
+{
+	int			nest_level = GetCurrentTransactionNestLevel();
+	LevelState *level;
+
+	if (nlevels > 0 && levels[nlevels - 1].nest_level == nest_level)
+		return &levels[nlevels - 1];
+	Assert(nlevels == 0 || levels[nlevels - 1].nest_level < nest_level);
+	if (nlevels == maxlevels)
+		levels = grow(levels, &maxlevels, sizeof(LevelState));
+	level = &levels[nlevels++];
+	memset(level, 0, sizeof(*level));
+	level->nest_level = nest_level;
+	return level;
+}
+
+/* Allocate all that remember() will need. */
+static void
+reserve_memory(void)
+{
+	current_level();
+	while (npages + UNDO_MAX_INSERTION > maxpages)
+		pages = grow(pages, &maxpages, sizeof(UndoTouchedPage));
+	while (nruns + 1 > maxruns)
+		runs = grow(runs, &maxruns, sizeof(UndoTouchedRun));
+}
+
+static bool
+is_unlimited(char persistence)
+{
+	return persistence == RELPERSISTENCE_TEMP || !IsUnderPostmaster;
+}
+
+static void
+remember_page(UndoInsertion *ins, BlockNumber block, LevelState *level)
+{
+	UndoTouchedPage *page;
+
+	/* runs of changes hit the same few pages: look at the last ones only */
+	for (int i = npages - 1; i >= 0 && i >= npages - 4; i--)
+	{
+		page = &pages[i];
+		if (page->block == block && page->nest_level == level->nest_level &&
+			RelFileLocatorEquals(page->locator, ins->locator))
+			return;
+	}
+	page = &pages[npages++];
+	page->locator = ins->locator;
+	page->reloid = ins->reloid;
+	page->block = block;
+	page->nest_level = level->nest_level;
+	page->persistence = ins->persistence;
+	if (!is_unlimited(ins->persistence))
+		level->npages++;
+}
+
+/* After an insertion: note its pages and its run.  Allocates nothing. */
+static void
+remember(UndoInsertion *ins, uint16 bytes)
+{
+	LevelState *level = &levels[nlevels - 1];
+
+	if (!is_unlimited(ins->persistence))
+	{
+		level->bytes += bytes;
+		if (level->npages >= MAX_FOREGROUND_PAGES ||
+			level->bytes > (uint64) rollback_foreground_size * 1024)
+			level->overflow = true;
+		if (level->overflow)
+			return;
+	}
+	for (int i = 0; i < ins->nrecs; i++)
+		remember_page(ins, ins->rec[i].block, level);
+	if (ins->new_run && ins->persistence != RELPERSISTENCE_TEMP)
+	{
+		UndoTouchedRun *run = &runs[nruns++];
+
+		run->urp = MakeUndoRecPtr(ins->log, BufferGetBlockNumber(ins->buffer),
+								  ins->run);
+		run->nest_level = level->nest_level;
+		run->persistence = ins->persistence;
+	}
+}
+
+/* ----------------------------------------------------------------
+ *	inserting
+ * ----------------------------------------------------------------
+ */
+void
+undo_insertion_init(UndoInsertion *ins, Relation rel)
+{
+	ins->reloid = RelationGetRelid(rel);
+	ins->locator = RelationLocator(rel);
+	ins->dboid = RelLocatorDb(ins->locator);
+	ins->persistence = rel->rd_rel->relpersistence;
+	ins->is_redo = false;
+	ins->nrecs = 0;
+	ins->buffer = InvalidBuffer;
+}
+
+int
+undo_insertion_add(UndoInsertion *ins, uint8 kind, uint8 flags,
+				   BlockNumber block, OffsetNumber offset, UndoRecPtr chain,
+				   const char *payload, uint16 payload_len)
+{
+	UndoInsertRec *rec;
+
+	if (ins->nrecs >= UNDO_MAX_INSERTION)
+		elog(ERROR, "too many undo records in one operation");
+	if (payload_len > UNDO_MAX_PAYLOAD)
+		elog(ERROR, "undo record of %u bytes is too long", payload_len);
+	rec = &ins->rec[ins->nrecs];
+	rec->kind = kind;
+	rec->flags = flags;
+	rec->block = block;
+	rec->offset = offset;
+	rec->chain = chain;
+	rec->payload = payload;
+	rec->payload_len = payload_len;
+	rec->urp = InvalidUndoRecPtr;
+	return ins->nrecs++;
+}
+
+static uint16
+records_size(UndoInsertion *ins)
+{
+	uint16		size = 0;
+
+	for (int i = 0; i < ins->nrecs; i++)
+		size += SizeOfUndoRecordHeader + ins->rec[i].payload_len;
+	return size;
+}
+
+static void
+drop_temp_at_exit(int code, Datum arg)
+{
+	AbortOutOfAnyTransaction();
+	undo_log_drop_temp();
+}
+
+static AttachedLog *
+attach_log(char persistence)
+{
+	AttachedLog *att = &logs[which_log(persistence)];
+
+	if (!att->attached)
+	{
+		att->log = undo_log_attach(persistence);
+		if (persistence == RELPERSISTENCE_TEMP)
+		{
+			static bool registered = false;
+
+			/* the file goes after the last abort had its use of it (W34) */
+			if (!registered)
+				before_shmem_exit(drop_temp_at_exit, (Datum) 0);
+			registered = true;
+
+			/*
+			 * Nothing of an earlier transaction of this session can be asked
+			 * for: start over, unless a failed rollback still needs it.
+			 */
+			if (!temp_rollback_failed)
+			{
+				temp_horizon =
+					U64FromFullTransactionId(GetTopFullTransactionId());
+				undo_log_restart_temp();
+			}
+		}
+		att->run_fxid = InvalidFxid;
+		att->suspect = false;
+		att->recent = InvalidBuffer;
+		att->attached = true;
+	}
+	return att;
+}
+
+/* The tail page, pinned and exclusively locked; Invalid if there is none. */
+static Buffer
+lock_tail(AttachedLog *att, char persistence)
+{
+	BlockNumber tail = undo_log_tail(persistence, att->log);
+	Buffer		buffer;
+	const char *problem;
+
+	if (tail == InvalidBlockNumber)
+		return InvalidBuffer;
+	if (persistence != RELPERSISTENCE_TEMP && BufferIsValid(att->recent) &&
+		ReadRecentBuffer(undo_log_locator(persistence, att->log),
+						 MAIN_FORKNUM, tail, att->recent))
+		buffer = att->recent;
+	else
+		buffer = undo_log_read(persistence, att->log, tail);
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	problem = undo_page_problem(BufferGetPage(buffer), UNDO_PAGE_MAGIC);
+	if (problem != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("page %u of undo log %u is damaged: %s",
+						tail, att->log, problem)));
+	att->recent = buffer;
+	return buffer;
+}
+
+/* May the records join the run last written by this backend? */
+static bool
+run_continues(AttachedLog *att, UndoInsertion *ins)
+{
+	return att->run_fxid == ins->fxid && att->run_reloid == ins->reloid &&
+		att->run_block == BufferGetBlockNumber(ins->buffer) &&
+		att->run_seq == UndoPageGetOpaque(BufferGetPage(ins->buffer))->seq;
+}
+
+void
+undo_prepare(UndoInsertion *ins)
+{
+	AttachedLog *att;
+	uint16		size = records_size(ins);
+	PageHeader	header;
+	uint16		at;
+
+	Assert(ins->nrecs > 0);
+	Assert(!(MyProc->statusFlags & PROC_IN_VACUUM));
+	Assert(!in_abort_callback);
+	if (IsInParallelMode())
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+				 errmsg("cannot change rows of a zheap table during a parallel operation")));
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("cannot write undo during recovery")));
+	if (size + UNDO_RUN_HEADER_SIZE > UNDO_PAGE_CAPACITY)
+		elog(ERROR, "undo records of %u bytes don't fit a page", size);
+
+	reserve_memory();
+	ins->fxid = undo_current_fxid();
+	att = attach_log(ins->persistence);
+	ins->log = att->log;
+
+	att->suspect = true;
+	ins->buffer = lock_tail(att, ins->persistence);
+	att->suspect = false;
+	if (BufferIsValid(ins->buffer))
+	{
+		header = (PageHeader) BufferGetPage(ins->buffer);
+		ins->new_run = !run_continues(att, ins);
+		if (header->pd_upper - header->pd_lower <
+			size + (ins->new_run ? UNDO_RUN_HEADER_SIZE : 0))
+		{
+			UnlockReleaseBuffer(ins->buffer);
+			ins->buffer = InvalidBuffer;
+		}
+	}
+	if (!BufferIsValid(ins->buffer))
+	{
+		ins->buffer = undo_log_switch(ins->persistence, att->log);
+		att->recent = ins->buffer;
+		ins->new_run = true;
+	}
+
+	header = (PageHeader) BufferGetPage(ins->buffer);
+	at = ins->start = header->pd_lower;
+	ins->run = ins->new_run ? at : att->run_at;
+	if (ins->new_run)
+		at += UNDO_RUN_HEADER_SIZE;
+	for (int i = 0; i < ins->nrecs; i++)
+	{
+		ins->rec[i].urp = MakeUndoRecPtr(ins->log,
+										 BufferGetBlockNumber(ins->buffer), at);
+		at += SizeOfUndoRecordHeader + ins->rec[i].payload_len;
+	}
+	Assert(at <= header->pd_upper);
+}
+
+/*
+ * Write run header and records at "at"; shared by do and redo.
+ */
+static void
+apply_insertion(UndoInsertion *ins, Page page)
+{
+	UndoPageOpaque opaque = UndoPageGetOpaque(page);
+	uint16		at = ins->start;
+
+	if (ins->new_run)
+		at += undo_page_put_run(page, at, ins->reloid, ins->dboid, ins->fxid);
+	for (int i = 0; i < ins->nrecs; i++)
+	{
+		UndoInsertRec *rec = &ins->rec[i];
+
+		at += undo_page_put_record(page, at, rec->kind, rec->flags, ins->run,
+								   rec->offset, rec->block, rec->chain,
+								   rec->payload, rec->payload_len);
+	}
+	((PageHeader) page)->pd_lower = at;
+	if (opaque->min_fxid == InvalidFxid || ins->fxid < opaque->min_fxid)
+		opaque->min_fxid = ins->fxid;
+	if (ins->fxid > opaque->max_fxid)
+		opaque->max_fxid = ins->fxid;
+}
+
+void
+undo_insert(UndoInsertion *ins)
+{
+	apply_insertion(ins, BufferGetPage(ins->buffer));
+	MarkBufferDirty(ins->buffer);
+}
+
+void
+undo_register(UndoInsertion *ins, uint8 block_id)
+{
+	char	   *p = ins->wal_header;
+
+	XLogRegisterBuffer(block_id, ins->buffer, REGBUF_STANDARD);
+
+	/*
+	 * A joined run's offset must be known to redo; it is not derivable from
+	 * the page (which may be restored from an image), so it goes along.
+	 */
+	*p++ = (char) ins->new_run;
+	*p++ = (char) ins->nrecs;
+	if (ins->new_run)
+	{
+		memcpy(p, &ins->reloid, sizeof(Oid));
+		memcpy(p + sizeof(Oid), &ins->dboid, sizeof(Oid));
+		p += 2 * sizeof(Oid);
+	}
+	else
+	{
+		memcpy(p, &ins->run, sizeof(uint16));
+		p += sizeof(uint16);
+	}
+	XLogRegisterBufData(block_id, ins->wal_header, p - ins->wal_header);
+	for (int i = 0; i < ins->nrecs; i++)
+	{
+		UndoInsertRec *rec = &ins->rec[i];
+
+		p[0] = (char) rec->kind;
+		p[1] = (char) rec->flags;
+		memcpy(p + 2, &rec->offset, sizeof(uint16));
+		memcpy(p + 4, &rec->chain, sizeof(UndoRecPtr));
+		memcpy(p + 12, &rec->payload_len, sizeof(uint16));
+		XLogRegisterBufData(block_id, p, WAL_RECORD_HEADER);
+		p += WAL_RECORD_HEADER;
+		if (rec->payload_len > 0)
+			XLogRegisterBufData(block_id, unconstify(char *, rec->payload),
+								rec->payload_len);
+	}
+	Assert(p - ins->wal_header <= sizeof(ins->wal_header));
+}
+
+void
+undo_set_lsn(UndoInsertion *ins, XLogRecPtr lsn)
+{
+	PageSetLSN(BufferGetPage(ins->buffer), lsn);
+}
+
+void
+undo_log_alone(UndoInsertion *ins)
+{
+	xl_undo_insert xlrec = {0};
+
+	if (ins->persistence != RELPERSISTENCE_PERMANENT)
+		return;
+	xlrec.first_offset = undo_insertion_offset(ins, 0);
+	for (int i = 0; i < ins->nrecs; i++)
+		xlrec.table_block[i] = ins->rec[i].block;
+	XLogBeginInsert();
+	XLogRegisterData((char *) &xlrec, sizeof(xlrec));
+	undo_register(ins, 0);
+	undo_set_lsn(ins, XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_INSERT));
+}
+
+void
+undo_release(UndoInsertion *ins)
+{
+	AttachedLog *att = &logs[which_log(ins->persistence)];
+	uint16		bytes =
+		((PageHeader) BufferGetPage(ins->buffer))->pd_lower - ins->start;
+
+	if (ins->new_run)
+	{
+		att->run_fxid = ins->fxid;
+		att->run_reloid = ins->reloid;
+		att->run_block = BufferGetBlockNumber(ins->buffer);
+		att->run_seq = UndoPageGetOpaque(BufferGetPage(ins->buffer))->seq;
+		att->run_at = ins->run;
+	}
+	remember(ins, bytes);
+	if (ins->persistence != RELPERSISTENCE_TEMP)
+	{
+		UndoLogShared *log = undo_log_get(ins->persistence, ins->log);
+
+		pg_atomic_write_u64(&log->bytes_written,
+							pg_atomic_read_u64(&log->bytes_written) + bytes);
+	}
+	UnlockReleaseBuffer(ins->buffer);
+	ins->buffer = InvalidBuffer;
+}
+
+void
+undo_cancel(UndoInsertion *ins)
+{
+	if (BufferIsValid(ins->buffer))
+		UnlockReleaseBuffer(ins->buffer);
+	ins->buffer = InvalidBuffer;
+}
+
+/* ----------------------------------------------------------------
+ *	redo
+ * ----------------------------------------------------------------
+ */
+UndoRecPtr
+undo_redo_urp(XLogReaderState *record, uint8 block_id, uint16 offset)
+{
+	RelFileLocator locator;
+	BlockNumber block;
+
+	XLogRecGetBlockTag(record, block_id, &locator, NULL, &block);
+	Assert(RelLocatorDb(locator) == UNDO_DATABASE);
+	return MakeUndoRecPtr(RelLocatorNumber(locator) - UNDO_PERMANENT_BASE,
+						  block, offset);
+}
+
+/* Take an insertion apart as undo_register() put it together. */
+static void
+decode_insertion(char *data, Size len, UndoInsertion *ins,
+				 const BlockNumber *table_block)
+{
+	char	   *p = data;
+
+	ins->new_run = *p++ != 0;
+	ins->nrecs = *p++;
+	if (ins->nrecs < 1 || ins->nrecs > UNDO_MAX_INSERTION)
+		elog(PANIC, "undo block data of a WAL record is malformed");
+	if (ins->new_run)
+	{
+		memcpy(&ins->reloid, p, sizeof(Oid));
+		memcpy(&ins->dboid, p + sizeof(Oid), sizeof(Oid));
+		p += 2 * sizeof(Oid);
+	}
+	else
+	{
+		memcpy(&ins->run, p, sizeof(uint16));
+		p += sizeof(uint16);
+	}
+	for (int i = 0; i < ins->nrecs; i++)
+	{
+		UndoInsertRec *rec = &ins->rec[i];
+
+		rec->kind = (uint8) p[0];
+		rec->flags = (uint8) p[1];
+		memcpy(&rec->offset, p + 2, sizeof(uint16));
+		memcpy(&rec->chain, p + 4, sizeof(UndoRecPtr));
+		memcpy(&rec->payload_len, p + 12, sizeof(uint16));
+		rec->payload = p + WAL_RECORD_HEADER;
+		rec->block = table_block[i];
+		p += WAL_RECORD_HEADER + rec->payload_len;
+	}
+	if (p != data + len)
+		elog(PANIC, "undo block data of a WAL record has the wrong length");
+}
+
+void
+undo_redo_insert(XLogReaderState *record, uint8 block_id, uint16 first_offset,
+				 const BlockNumber *table_block)
+{
+	Buffer		buffer;
+
+	if (XLogReadBufferForRedo(record, block_id, &buffer) == BLK_NEEDS_REDO)
+	{
+		Page		page = BufferGetPage(buffer);
+		UndoInsertion ins;
+		Size		len;
+		char	   *data = XLogRecGetBlockData(record, block_id, &len);
+
+		decode_insertion(data, len, &ins, table_block);
+		ins.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
+		ins.start = first_offset - (ins.new_run ? UNDO_RUN_HEADER_SIZE : 0);
+		if (ins.new_run)
+			ins.run = ins.start;
+		if (((PageHeader) page)->pd_lower != ins.start)
+			ereport(PANIC,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("undo page %u ends at byte %u, but WAL goes on at byte %u",
+							BufferGetBlockNumber(buffer),
+							((PageHeader) page)->pd_lower, ins.start),
+					 errhint("The undo page was changed outside WAL, or WAL is missing.")));
+		apply_insertion(&ins, page);
+		PageSetLSN(page, record->EndRecPtr);
+		MarkBufferDirty(buffer);
+	}
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+}
+
+void
+undo_redo(XLogReaderState *record)
+{
+	if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_UNDO_INSERT)
+	{
+		xl_undo_insert xlrec;
+
+		memcpy(&xlrec, XLogRecGetData(record), sizeof(xlrec));
+		undo_redo_insert(record, 0, xlrec.first_offset, xlrec.table_block);
+	}
+	else
+		undo_log_redo(record);
+}
+
+/* ----------------------------------------------------------------
+ *	end of transactions
+ * ----------------------------------------------------------------
+ */
+
+/* Roll back, as far as limits allow, pages [first_page..) and runs of them. */
+static void
+rollback_from(int first_page, int first_run, bool overflow)
+{
+	UndoTouchedPage *batch = pages + first_page;
+	int			n = npages - first_page;
+	int			ntemp = 0;
+	int			nbatch_runs = nruns - first_run;
+
+	/* forget first: a second call must do nothing (W20) */
+	npages = first_page;
+	nruns = first_run;
+
+	in_abort_callback = true;
+	/* temporary pages to the front: they are done whatever their number */
+	for (int i = 0; i < n; i++)
+	{
+		if (batch[i].persistence == RELPERSISTENCE_TEMP)
+		{
+			UndoTouchedPage swap = batch[ntemp];
+
+			batch[ntemp++] = batch[i];
+			batch[i] = swap;
+		}
+	}
+	if (ntemp > 0 && !undo_apply_foreground(batch, ntemp, NULL, 0, true))
+		temp_rollback_failed = true;
+	if (overflow)
+		undo_wake_worker();
+	else if (n > ntemp)
+		undo_apply_foreground(batch + ntemp, n - ntemp,
+							  runs + first_run, nbatch_runs,
+							  !IsUnderPostmaster);
+	in_abort_callback = false;
+}
+
+/* Roll back what nest levels from "level" on wrote. */
+static void
+rollback_levels(int level)
+{
+	int			first_page = npages;
+	int			first_run = nruns;
+	bool		overflow = false;
+
+	while (nlevels > 0 && levels[nlevels - 1].nest_level >= level)
+		overflow |= levels[--nlevels].overflow;
+	while (first_page > 0 && pages[first_page - 1].nest_level >= level)
+		first_page--;
+	while (first_run > 0 && runs[first_run - 1].nest_level >= level)
+		first_run--;
+	if (first_page < npages || overflow)
+		rollback_from(first_page, first_run, overflow);
+}
+
+/* A subtransaction's undo becomes its parent's. */
+static void
+merge_level(int level)
+{
+	LevelState *child;
+
+	for (int i = npages - 1; i >= 0 && pages[i].nest_level == level; i--)
+		pages[i].nest_level--;
+	for (int i = nruns - 1; i >= 0 && runs[i].nest_level == level; i--)
+		runs[i].nest_level--;
+	if (nlevels == 0 || levels[nlevels - 1].nest_level != level)
+		return;
+	child = &levels[nlevels - 1];
+	if (nlevels > 1 && levels[nlevels - 2].nest_level == level - 1)
+	{
+		LevelState *parent = &levels[nlevels - 2];
+
+		parent->npages += child->npages;
+		parent->bytes += child->bytes;
+		parent->overflow |= child->overflow;
+		nlevels--;
+	}
+	else
+		child->nest_level--;
+}
+
+/* Give all logs back; forget everything. */
+static void
+end_transaction(void)
+{
+	for (int i = 0; i < 3; i++)
+	{
+		if (!logs[i].attached)
+			continue;
+		logs[i].attached = false;
+		if (logs[i].suspect)
+			undo_log_retire(persistence_of[i], logs[i].log);
+		else
+			undo_log_detach(persistence_of[i], logs[i].log);
+	}
+	nlevels = npages = nruns = 0;
+}
+
+static void
+xact_callback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_ABORT:
+			rollback_levels(1);
+			end_transaction();
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+			end_transaction();
+			break;
+		default:
+			break;				/* parallel workers write no undo */
+	}
+}
+
+static void
+subxact_callback(SubXactEvent event, SubTransactionId mySubid,
+				 SubTransactionId parentSubid, void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+	{
+		rollback_levels(GetCurrentTransactionNestLevel());
+		/* records of another xid must not join this run */
+		for (int i = 0; i < 3; i++)
+			logs[i].run_fxid = InvalidFxid;
+	}
+	else if (event == SUBXACT_EVENT_COMMIT_SUB)
+		merge_level(GetCurrentTransactionNestLevel());
+}
+
+void
+undo_register_callbacks(void)
+{
+	RegisterXactCallback(xact_callback, NULL);
+	RegisterSubXactCallback(subxact_callback, NULL);
+}
+
+void
+undo_define_settings(void)
+{
+	DefineCustomIntVariable("zheap.undo_log_rest_size",
+							"Size above which an undo log is drained and truncated before it is written again.",
+							NULL, &undo_log_rest_size, 4096, 256, MAX_KILOBYTES,
+							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
+	DefineCustomIntVariable("zheap.rollback_foreground_size",
+							"Undo up to which an aborting session rolls back by itself.",
+							"Larger transactions are rolled back by background workers.",
+							&rollback_foreground_size, 256, 0, MAX_KILOBYTES,
+							PGC_SUSET, GUC_UNIT_KB, NULL, NULL, NULL);
+}

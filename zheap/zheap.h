@@ -1,0 +1,508 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap.h
+ *	  Prototypes of the table engine, grouped by file in layer order, and the
+ *	  few types that cross files.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZHEAP_H
+#define ZHEAP_H
+
+#include "postgres.h"
+
+#include "access/relscan.h"
+#include "access/tableam.h"
+#include "nodes/lockoptions.h"
+#include "storage/bufmgr.h"
+#include "utils/snapshot.h"
+
+#include "undo/undo.h"
+#include "zheap/zheap_page.h"
+#include "zheap/zheap_tuple.h"
+#include "zheap/zheap_undo.h"
+
+/* ----------------------------------------------------------------
+ *	TID tags (core-contract.md, section 0)
+ * ----------------------------------------------------------------
+ */
+#define ZTID_PRE			0x8000	/* image before my latest in-place update */
+#define ZTID_LOCKED			0x4000	/* top image; I hold the lock */
+#define ZTID_DIRTY			0x2000	/* the image a DIRTY fetch found */
+#define ZTID_TAGS			0xE000
+#define ZTID_OFFSET_MASK	0x1FFF
+
+/* moved-partition (0xfffd) and speculative (0xfffe) markers are no tags */
+static inline uint16
+zheap_tid_tag(const ItemPointerData *tid)
+{
+	uint16		off = ItemPointerGetOffsetNumberNoCheck(tid);
+
+	return off >= 0xfff0 ? 0 : (off & ZTID_TAGS);
+}
+
+static inline OffsetNumber
+zheap_tid_offset(const ItemPointerData *tid)
+{
+	return ItemPointerGetOffsetNumberNoCheck(tid) & ZTID_OFFSET_MASK;
+}
+
+static inline void
+zheap_tid_set_tag(ItemPointerData *tid, uint16 tag)
+{
+	tid->ip_posid = (tid->ip_posid & ZTID_OFFSET_MASK) | tag;
+}
+
+/* ----------------------------------------------------------------
+ *	zheap_delta.c: logged change of one page by bytes (rule W27)
+ *
+ * delta_begin gives a private copy of the page to change freely (errors are
+ * harmless); delta_finish copies it back and logs the difference in a
+ * critical section, with a conflict horizon where history visible to some
+ * standby snapshot is removed (0 = none).  Buffer exclusively locked all
+ * along; rel may be a fake relcache entry.  delta_finish with an unchanged
+ * page does nothing.
+ * ----------------------------------------------------------------
+ */
+typedef struct ZPageDelta
+{
+	Relation	rel;
+	Buffer		buffer;
+	PGAlignedBlock work;
+} ZPageDelta;
+
+extern Page zheap_delta_begin(ZPageDelta *delta, Relation rel, Buffer buffer);
+extern void zheap_delta_finish(ZPageDelta *delta, Fxid conflict);
+extern void zheap_delta_redo(XLogReaderState *record);
+extern void zheap_delta_desc(StringInfo buf, XLogReaderState *record);
+
+/* ----------------------------------------------------------------
+ *	zheap_xact_slot.c
+ * ----------------------------------------------------------------
+ */
+
+/* status of a writer, tested in the order of rule M7 */
+typedef enum ZXactStatus
+{
+	ZXACT_ALL_VISIBLE,			/* fxid < U, or 0 */
+	ZXACT_CURRENT,				/* of my own top transaction, not aborted */
+	ZXACT_RUNNING,				/* foreign */
+	ZXACT_COMMITTED,
+	ZXACT_ABORTED
+} ZXactStatus;
+
+extern ZXactStatus zheap_xact_status(Fxid fxid, const UndoHorizons *hz);
+
+/* as above for an xact slot; uses and sets the COMMITTED hint (W24) */
+extern ZXactStatus zheap_xact_slot_status(Buffer buffer, ZXactSlot slot,
+										  const UndoHorizons *hz);
+
+/* does any xact slot of the page have an aborted owner (share lock) */
+extern bool zheap_page_has_aborted(Buffer buffer, Page page,
+								   const UndoHorizons *hz);
+
+typedef enum ZTenure
+{
+	ZTENURE_CONTINUE,			/* mine already, exactly this xid */
+	ZTENURE_FREE,				/* was FREE */
+	ZTENURE_FAMILY,				/* another xid of my top transaction */
+	ZTENURE_FOREIGN				/* committed foreign owner */
+} ZTenure;
+
+typedef struct ZXactSlotChoice
+{
+	uint8		id;
+	ZTenure		tenure;
+	Fxid		prev_fxid;		/* owner before (FAMILY, FOREIGN) */
+	UndoRecPtr	prev_urp;		/* urp before: the new record's chain */
+} ZXactSlotChoice;
+
+typedef enum ZReserveResult
+{
+	ZRESERVE_OK,
+	ZRESERVE_ABORTED,			/* an aborted owner is on the page: roll it
+								 * back first, start over */
+	ZRESERVE_WAIT				/* only running foreign owners: release the page,
+								 * wait for *wait_for, start over */
+} ZReserveResult;
+
+/*
+ * Choose the xact slot for a change by fxid (mine), rule M6 steps 2-8.
+ * Exclusive lock held.  May freeze and grow the page (own WAL records), never
+ * takes over: that is part of the change itself.  prefer: xact slot id of the
+ * row to be changed, or 0.
+ */
+extern ZReserveResult zheap_xact_slot_reserve(Relation rel, Buffer buffer,
+											  const UndoHorizons *hz,
+											  Fxid fxid, uint8 prefer,
+											  ZXactSlotChoice *choice,
+											  Fxid *wait_for);
+
+/*
+ * Part of every change's apply, in do and redo: the takeover pass over the
+ * page's tuples, then slot = {fxid, urp}.  Deterministic.
+ */
+extern void zheap_xact_slot_own(Page page, uint8 id, ZTenure tenure,
+								Fxid fxid, UndoRecPtr urp);
+
+/* what the takeover pass will make of a header (before the change) */
+extern void zheap_xact_slot_flag_header(ZTupleHeader *header, uint8 id,
+										ZTenure tenure);
+
+/*
+ * Rule M9 on a private copy of the page: freeze every xact slot whose owner
+ * committed and is < U or removable for the relation.  Returns the largest
+ * fxid frozen by more than U (the conflict horizon), 0 if none;
+ * *changed tells whether anything was.  rel may be NULL: then only < U.
+ */
+extern Fxid zheap_page_freeze(Relation rel, Page page, const UndoHorizons *hz,
+							  bool *changed);
+
+/* ----------------------------------------------------------------
+ *	zheap_visibility.c
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * A row version found.  data[] holds its bytes (header as of that version).
+ */
+typedef struct ZVersion
+{
+	Fxid		writer;			/* 0: visible to all */
+	CommandId	cid;			/* valid if own */
+	bool		own;			/* writer is a current xid */
+	bool		ended;			/* this version is a deletion or move */
+	uint8		kind;			/* ZUNDO_* of the record that made it; 0 unknown */
+	ItemPointerData next;		/* moved to, if kind is ZUNDO_MOVE; else invalid */
+	uint16		len;
+	char		data[BLCKSZ];
+} ZVersion;
+
+/* an AM call's reading: horizons sampled before the page was locked, reader */
+typedef struct ZReadContext
+{
+	Relation	rel;
+	Snapshot	snapshot;
+	UndoHorizons hz;
+	UndoReader	reader;
+	bool		check_serializable; /* report conflicts out */
+	/*
+	 * Set after zheap_read_begin by readers that don't compare versions: the
+	 * identity of a foreign version may be the xact slot's owner instead of
+	 * its writer, and "next" of a moved row isn't looked for.  Saves undo
+	 * reads.
+	 */
+	bool		loose_identity;
+} ZReadContext;
+
+/*
+ * begin: samples horizons, opens the undo reader.  No buffer locked.
+ * resample: to be called again before each further page is locked.
+ * end: gives up pins.
+ */
+extern void zheap_read_begin(ZReadContext *cx, Relation rel, Snapshot snapshot);
+extern void zheap_read_resample(ZReadContext *cx);
+extern void zheap_read_end(ZReadContext *cx);
+
+/*
+ * Rule M8: which version of (page, off) does cx->snapshot see?  The page is
+ * locked (share is enough) during the whole call.  Returns true and fills *v
+ * if there is one that isn't ended.  All snapshot types:
+ *	MVCC, SELF, ANY (newest non-aborted image, whatever its status), DIRTY
+ *	(fills snapshot->xmin, xmax, speculativeToken), NON_VACUUMABLE, TOAST (as
+ *	SELF).  With an ended result true is never returned, but *v is filled (kind,
+ *	writer, next) when the newest relevant version is ended, else v->len = 0.
+ */
+extern bool zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
+								  BlockNumber block, OffsetNumber off,
+								  ZVersion *v);
+
+/*
+ * Quick test for page scans: every xact slot FREE or its owner visible to the
+ * MVCC snapshot, no spilled pointer: then each NORMAL, not ended tuple is the
+ * visible version as it stands.  (Identity: owner, or 0.)
+ */
+extern bool zheap_page_all_visible_to(ZReadContext *cx, Buffer buffer, Page page);
+
+/*
+ * The newest non-aborted change of a row, for writers.  Exclusive or share
+ * lock held; aborted owners are stepped over.
+ */
+typedef struct ZTop
+{
+	bool		exists;			/* a NORMAL pointer with at least one non-aborted version */
+	ZXactStatus status;			/* of writer; ALL_VISIBLE if frozen */
+	Fxid		writer;			/* 0 if all-visible */
+	CommandId	cid;			/* if CURRENT */
+	uint8		kind;			/* ZUNDO_INSERT_*, UPDATE, DELETE, MOVE; 0 unknown */
+	bool		key_changed;	/* UPDATE touching key columns; DELETE, MOVE with KEY */
+	bool		ended;
+	bool		moved_partition;
+	ItemPointerData next;		/* MOVE */
+} ZTop;
+
+extern void zheap_top_version(ZReadContext *cx, Buffer buffer, Page page,
+							  BlockNumber block, OffsetNumber off, ZTop *top);
+
+/*
+ * Image and identity before my own most recent in-place update of the row
+ * (tag PRE).  False if the top isn't an own in-place update.
+ */
+extern bool zheap_predecessor(ZReadContext *cx, Buffer buffer, Page page,
+							  BlockNumber block, OffsetNumber off, ZVersion *v);
+
+/* is the row surely dead to every snapshot, present and future (all_dead) */
+extern bool zheap_row_is_dead_to_all(ZReadContext *cx, Buffer buffer, Page page,
+									 BlockNumber block, OffsetNumber off);
+
+/*
+ * Fill oldhdr, OLD_* flags and link of a change record (rule M4): the row's
+ * present version as seen by the change that is about to be made with
+ * choice.  Exclusive lock held, aborted owners already rolled back; hdr is
+ * the tuple's header after normalising (before the takeover pass).  Also sets
+ * TENURE_START, FAMILY, prev_fxid, BASE, chain.
+ */
+extern void zheap_undo_describe_old(ZReadContext *cx, Page page,
+									BlockNumber block, OffsetNumber off,
+									const ZXactSlotChoice *choice,
+									const ZTupleHeader *hdr, ZUndo *u);
+
+/* the same for records without an old version (inserts, locks) */
+extern void zheap_undo_describe_tenure(ZReadContext *cx, Page page,
+									   BlockNumber block,
+									   const ZXactSlotChoice *choice, ZUndo *u);
+
+/* ----------------------------------------------------------------
+ *	zheap_rollback.c
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Rule M11.  Takes and releases the exclusive lock itself, in batches; no
+ * lock held by the caller.  The registered undo client.
+ */
+extern void zheap_rollback_page(Relation rel, BlockNumber block);
+
+/* with the buffer pinned and exclusively locked by the caller, kept so */
+extern void zheap_rollback_buffer(Relation rel, Buffer buffer);
+
+/* ----------------------------------------------------------------
+ *	zheap_prune.c
+ * ----------------------------------------------------------------
+ */
+
+typedef struct ZPruneResult
+{
+	int			ndead;			/* line pointers that are DEAD after it */
+	int			nreclaimed;		/* bodies dropped */
+	bool		changed;
+	bool		all_visible;	/* every pointer NORMAL/UNUSED, every row has an
+								 * all-visible version, nothing ended (M15) */
+	bool		has_tuples;
+	int			live_tuples;
+	int			recently_dead;
+} ZPruneResult;
+
+/*
+ * Reclaim: freeze what can be frozen, drop bodies of rows that ended for all
+ * (pointer DEAD, or UNUSED if no_indexes), drop slack of settled rows, trim
+ * and compact.  Exclusive lock held, aborted owners rolled back first by the
+ * caller.  One page delta.
+ */
+extern void zheap_prune_page(Relation rel, Buffer buffer,
+							 const UndoHorizons *hz, bool no_indexes,
+							 ZPruneResult *result);
+
+/* ----------------------------------------------------------------
+ *	zheap_space.c
+ * ----------------------------------------------------------------
+ */
+
+/* bulk insert state: the AM's own use of core's BulkInsertState */
+struct BulkInsertStateData;
+
+/*
+ * A page with room for len more bytes (tuple; its line pointer is counted
+ * here), pinned and exclusively locked.  other: Invalid, or a page of the
+ * table that the caller has locked exclusively; it is unlocked during the
+ * search and locked again in block order, so the caller always rechecks it
+ * (its all-visible flag too).  Never returns other's own page: try that
+ * first.  New pages are left PageIsNew (W9).  ERROR 53100 when the disk is
+ * full.  *vmbuffer (Invalid or a pin of the VM) holds the right pin if the
+ * page is marked all-visible; its pin stays the caller's.
+ */
+#define ZHEAP_INSERT_NEW_PAGE	0x4000	/* option: extend, don't search */
+
+/* what zheap_page_insert_room() answers for a page just initialised */
+#define ZHEAP_NEW_PAGE_ROOM \
+	(BLCKSZ - SizeOfPageHeaderData - sizeof(ZPageOpaqueData) - \
+	 ZHEAP_XACT_SLOT_RESERVE * sizeof(ZXactSlotData) - sizeof(ItemIdData))
+
+extern Buffer zheap_get_page_for_tuple(Relation rel, Size len, Buffer other,
+									   int options,
+									   struct BulkInsertStateData *bistate,
+									   Buffer *vmbuffer);
+
+/* record free space of a page in the FSM */
+extern void zheap_record_free_space(Relation rel, BlockNumber block, Page page);
+
+/*
+ * Clear the page's all-visible state as part of a change: vm_prepare before
+ * the critical section (locks the VM page), vm_clear inside, register, set
+ * LSN, release.  (W26, storage.md 6)  Zeroed by the caller before the first
+ * vm_add; without any added block all of these do nothing.  release unlocks:
+ * the pins stay the caller's.  Clearing the flag on the table page
+ * (PageClearAllVisible) is the caller's too.
+ */
+typedef struct ZVmClear
+{
+	Buffer		vmbuffer[2];
+	BlockNumber block[2];
+	int			nbuffers;		/* distinct VM pages, ascending */
+	int			nblocks;
+	int			buf_of[2];		/* VM page of block[i] */
+} ZVmClear;
+
+extern void zheap_vm_add(ZVmClear *vm, BlockNumber block, Buffer vmbuffer);
+extern void zheap_vm_lock(ZVmClear *vm);
+extern void zheap_vm_clear(ZVmClear *vm);
+extern void zheap_vm_register(ZVmClear *vm, uint8 first_block_id);
+extern void zheap_vm_set_lsn(ZVmClear *vm, XLogRecPtr lsn);
+extern void zheap_vm_release(ZVmClear *vm);
+
+/* ----------------------------------------------------------------
+ *	zheap_lock.c
+ * ----------------------------------------------------------------
+ */
+
+/* what a DIRTY fetch found last (tag DIRTY), by relation and TID */
+extern void zheap_dirty_memo_set(Oid relid, const ItemPointerData *tid,
+								 Fxid writer, CommandId cid);
+extern bool zheap_dirty_memo_get(Oid relid, const ItemPointerData *tid,
+								 Fxid *writer, CommandId *cid);
+
+/* EvalPlanQual is running: set by a traversed tuple_lock, see R1 */
+extern bool zheap_epq_running;
+
+extern TM_Result zheap_tuple_lock(Relation rel, ItemPointer tid,
+								  Snapshot snapshot, TupleTableSlot *slot,
+								  CommandId cid, LockTupleMode mode,
+								  LockWaitPolicy wait_policy, uint8 flags,
+								  TM_FailureData *tmfd);
+
+/* ----------------------------------------------------------------
+ *	zheap_insert.c, zheap_delete.c, zheap_update.c
+ * ----------------------------------------------------------------
+ */
+extern void zheap_insert(Relation rel, TupleTableSlot *slot, CommandId cid,
+						 int options, struct BulkInsertStateData *bistate);
+extern void zheap_insert_speculative(Relation rel, TupleTableSlot *slot,
+									 CommandId cid, int options,
+									 struct BulkInsertStateData *bistate,
+									 uint32 token);
+extern void zheap_complete_speculative(Relation rel, TupleTableSlot *slot,
+									   uint32 token, bool succeeded);
+extern void zheap_multi_insert(Relation rel, TupleTableSlot **slots,
+							   int nslots, CommandId cid, int options,
+							   struct BulkInsertStateData *bistate);
+extern TM_Result zheap_delete(Relation rel, ItemPointer tid, CommandId cid,
+							  Snapshot snapshot, Snapshot crosscheck, bool wait,
+							  TM_FailureData *tmfd, bool changing_part);
+extern TM_Result zheap_update(Relation rel, ItemPointer otid,
+							  TupleTableSlot *slot, CommandId cid,
+							  Snapshot snapshot, Snapshot crosscheck, bool wait,
+							  TM_FailureData *tmfd, LockTupleMode *lockmode,
+							  bool *update_indexes);
+
+/* ----------------------------------------------------------------
+ *	zheap_scan.c, zheap_index.c, zheap_vacuum.c: callbacks of the
+ *	TableAmRoutine, in its order
+ * ----------------------------------------------------------------
+ */
+extern const TupleTableSlotOps *zheap_slot_callbacks(Relation rel);
+extern TableScanDesc zheap_scan_begin(Relation rel, Snapshot snapshot, int nkeys,
+									  struct ScanKeyData *key,
+									  ParallelTableScanDesc pscan, uint32 flags);
+extern void zheap_scan_end(TableScanDesc scan);
+extern void zheap_scan_rescan(TableScanDesc scan, struct ScanKeyData *key,
+							  bool set_params, bool allow_strat,
+							  bool allow_sync, bool allow_pagemode);
+extern bool zheap_scan_getnextslot(TableScanDesc scan, ScanDirection direction,
+								   TupleTableSlot *slot);
+extern void zheap_scan_set_tidrange(TableScanDesc scan, ItemPointer mintid,
+									ItemPointer maxtid);
+extern bool zheap_scan_getnextslot_tidrange(TableScanDesc scan,
+											ScanDirection direction,
+											TupleTableSlot *slot);
+extern bool zheap_scan_bitmap_next_block(TableScanDesc scan,
+										 struct TBMIterateResult *tbmres);
+extern bool zheap_scan_bitmap_next_tuple(TableScanDesc scan,
+										 struct TBMIterateResult *tbmres,
+										 TupleTableSlot *slot);
+extern bool zheap_scan_sample_next_block(TableScanDesc scan,
+										 struct SampleScanState *state);
+extern bool zheap_scan_sample_next_tuple(TableScanDesc scan,
+										 struct SampleScanState *state,
+										 TupleTableSlot *slot);
+extern bool zheap_scan_analyze_next_block(TableScanDesc scan,
+										  BlockNumber block,
+										  BufferAccessStrategy strategy);
+extern bool zheap_scan_analyze_next_tuple(TableScanDesc scan, TransactionId oldest_xmin,
+										  double *liverows, double *deadrows,
+										  TupleTableSlot *slot);
+
+extern struct IndexFetchTableData *zheap_index_fetch_begin(Relation rel);
+extern void zheap_index_fetch_reset(struct IndexFetchTableData *data);
+extern void zheap_index_fetch_end(struct IndexFetchTableData *data);
+extern bool zheap_index_fetch_tuple(struct IndexFetchTableData *data,
+									ItemPointer tid, Snapshot snapshot,
+									TupleTableSlot *slot, bool *call_again,
+									bool *all_dead);
+extern bool zheap_fetch_row_version(Relation rel, ItemPointer tid,
+									Snapshot snapshot, TupleTableSlot *slot);
+extern bool zheap_tid_valid(TableScanDesc scan, ItemPointer tid);
+extern void zheap_get_latest_tid(TableScanDesc scan, ItemPointer tid);
+extern bool zheap_satisfies_snapshot(Relation rel, TupleTableSlot *slot,
+									 Snapshot snapshot);
+extern TransactionId zheap_index_delete_tuples(Relation rel,
+											   TM_IndexDeleteOp *delstate);
+extern double zheap_index_build_range_scan(Relation rel, Relation index,
+										   struct IndexInfo *info,
+										   bool allow_sync, bool anyvisible,
+										   bool progress, BlockNumber start,
+										   BlockNumber nblocks,
+										   IndexBuildCallback callback,
+										   void *callback_state,
+										   TableScanDesc scan);
+extern void zheap_index_validate_scan(Relation rel, Relation index,
+									  struct IndexInfo *info, Snapshot snapshot,
+									  struct ValidateIndexState *state);
+
+extern void zheap_relation_vacuum(Relation rel, struct VacuumParams *params,
+								  BufferAccessStrategy strategy);
+extern void zheap_copy_for_cluster(Relation oldrel, Relation newrel,
+								   Relation index, bool use_sort,
+								   TransactionId oldest_xmin,
+								   TransactionId *xid_cutoff,
+								   MultiXactId *multi_cutoff,
+								   double *num_tuples, double *tups_vacuumed,
+								   double *tups_recently_dead);
+
+/* ----------------------------------------------------------------
+ *	zheap_xlog.c
+ * ----------------------------------------------------------------
+ */
+#define XLOG_ZHEAP_INSERT		0x60
+#define XLOG_ZHEAP_MULTI_INSERT	0x70
+#define XLOG_ZHEAP_UPDATE		0x80	/* in place */
+#define XLOG_ZHEAP_MOVE			0x90
+#define XLOG_ZHEAP_DELETE		0xA0
+#define XLOG_ZHEAP_LOCK			0xB0
+#define XLOG_ZHEAP_DELTA		0xC0
+#define XLOG_ZHEAP_CONFIRM		0xD0	/* speculative insertion confirmed */
+
+extern void zheap_redo(XLogReaderState *record);
+extern void zheap_desc(StringInfo buf, XLogReaderState *record);
+extern const char *zheap_identify(uint8 info);
+
+#endif							/* ZHEAP_H */

@@ -1,0 +1,70 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_delete.c
+ *	  Delete a row.  The body stays where it is, for older snapshots and for
+ *	  RETURNING; the header says that the row ended, and a record without a
+ *	  body goes to undo.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "pgstat.h"
+#include "storage/bufmgr.h"
+#include "storage/predicate.h"
+
+#include "zheap/zheap.h"
+#include "zheap/zheap_lock.h"
+
+static void
+delete_write(ZRowWrite *w, bool changing_part)
+{
+	ZUndo		u;
+	ZTupleHeader header;
+
+	zheap_row_describe(w, ZUNDO_DELETE, true, &u, &header);
+	Assert(!ZHeaderIsEnded(&header));
+	header.flags2 |= changing_part ? ZH_MOVED_PARTITION : ZH_DELETED;
+	zheap_row_write(w, XLOG_ZHEAP_DELETE, &u, &header, NULL, 0);
+}
+
+/*
+ * See table_tuple_delete().  tid may carry a tag; it isn't changed.
+ */
+TM_Result
+zheap_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
+			 Snapshot crosscheck, bool wait, TM_FailureData *tmfd,
+			 bool changing_part)
+{
+	ZRowWrite  *w = palloc(sizeof(ZRowWrite));
+	TM_Result	result;
+
+	zheap_epq_running = false;
+
+	/* find and wait */
+	zheap_row_begin(w, rel, tid, cid, snapshot, crosscheck);
+	w->mode = LockTupleExclusive;
+	w->wait = wait;
+	w->need_vm = true;
+	w->oper = XLTW_Delete;
+	result = zheap_row_take(w);
+	if (result != TM_Ok)
+	{
+		*tmfd = w->failure;
+		zheap_row_end(w);
+		pfree(w);
+		return result;
+	}
+
+	CheckForSerializableConflictIn(rel, &w->tid, w->block);
+	delete_write(w, changing_part);
+	zheap_row_end(w);
+
+	/* chunks are deleted by the same transaction, no page locked */
+	if (zheap_tuple_has_external(w->image))
+		zheap_toast_delete(rel, w->image, w->image_len, false);
+
+	pgstat_count_heap_delete(rel);
+	pfree(w);
+	return TM_Ok;
+}

@@ -1,0 +1,398 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_index_build.c
+ *	  The table's side of building an index, and of validating one that was
+ *	  built concurrently.
+ *
+ * An ordinary build indexes each row once, by its newest image that isn't of
+ * an aborted transaction.  Where older snapshots see another image of the row
+ * (updated in place, not yet visible to all), the index is marked as not for
+ * them by ii_BrokenHotChain, core's name for the same thing in heap.
+ *
+ * The page lock is never held while expressions are computed or the index AM
+ * is called: images are copied out first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/index.h"
+#include "commands/progress.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "pgstat.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/tuplesort.h"
+
+#include "zheap/zheap_scan.h"
+
+typedef struct Build
+{
+	Relation	rel;
+	Relation	index;
+	IndexInfo  *info;
+	ZScanDesc	scan;
+	bool		anyvisible;
+	bool		unique;			/* uniqueness or exclusion is checked */
+
+	/* evaluation */
+	EState	   *estate;
+	ExprContext *econtext;
+	ExprState  *predicate;
+	TupleTableSlot *slot;
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
+
+	double		reltuples;
+
+	/* rows of the page, beside scan->row */
+	bool		alive[MaxHeapTuplesPerPage];
+	bool		counted[MaxHeapTuplesPerPage];
+	Fxid		wait_for;		/* must end before the page can be judged */
+	OffsetNumber wait_off;
+} Build;
+
+static void
+build_start(Build *build, Relation rel, Relation index, IndexInfo *info)
+{
+	memset(build, 0, offsetof(Build, values));
+	build->rel = rel;
+	build->index = index;
+	build->info = info;
+	build->unique = info->ii_Unique || info->ii_ExclusionOps != NULL;
+	build->reltuples = 0;
+	build->estate = CreateExecutorState();
+	build->econtext = GetPerTupleExprContext(build->estate);
+	build->slot = table_slot_create(rel, NULL);
+	build->econtext->ecxt_scantuple = build->slot;
+	build->predicate = ExecPrepareQual(info->ii_Predicate, build->estate);
+}
+
+static void
+build_end(Build *build)
+{
+	ExecDropSingleTupleTableSlot(build->slot);
+	FreeExecutorState(build->estate);
+	/* these pointed into the executor state */
+	build->info->ii_ExpressionsState = NIL;
+	build->info->ii_PredicateState = NULL;
+}
+
+/* index columns of the row in the tuple slot; false: not for this index */
+static bool
+build_form_datum(Build *build)
+{
+	MemoryContextReset(build->econtext->ecxt_per_tuple_memory);
+	if (build->predicate != NULL &&
+		!ExecQual(build->predicate, build->econtext))
+		return false;
+	FormIndexDatum(build->info, build->slot, build->estate, build->values,
+				   build->isnull);
+	return true;
+}
+
+/* ----------------------------------------------------------------
+ *	ordinary build
+ * ----------------------------------------------------------------
+ */
+
+/* can a snapshot be open that doesn't see what this foreign xid committed */
+static bool
+is_recent(Build *build, Fxid writer, const UndoHorizons *hz)
+{
+	if (writer < hz->u)
+		return false;
+	return !GlobalVisCheckRemovableFullXid(build->rel,
+										   FullTransactionIdFromU64(writer));
+}
+
+/*
+ * Judge one row of the locked page: keep its image if it is to be indexed.
+ * Returns false if its writer must be waited for first.
+ */
+static bool
+judge_row(Build *build, ZReadContext *cx, Buffer buffer, Page page,
+		  OffsetNumber off)
+{
+	ZScanDesc	scan = build->scan;
+	ZVersion   *v = &scan->version;
+	ZXactStatus status;
+	ZTupleHeader header;
+	bool		visible;
+	bool		changing;
+	int			i;
+
+	visible = zheap_visible_version(cx, buffer, page, scan->block, off, v);
+	if (v->len == 0)
+		return true;			/* nothing, or nothing but aborted changes */
+	Assert(visible == !v->ended);
+	status = zheap_xact_status(v->writer, &cx->hz);
+
+	/* ended for everybody */
+	if (v->ended &&
+		(status == ZXACT_ALL_VISIBLE ||
+		 (status == ZXACT_COMMITTED && !is_recent(build, v->writer, &cx->hz))))
+		return true;
+
+	/*
+	 * A foreign transaction in progress: unexpected under the ShareLock of an
+	 * ordinary build, unless all rows are wanted anyway.
+	 */
+	changing = status == ZXACT_RUNNING;
+	if (changing && !build->anyvisible && build->unique)
+	{
+		build->wait_for = v->writer;
+		build->wait_off = off;
+		return false;
+	}
+
+	/* does some snapshot see another image of the row */
+	zheap_header_get(v->data, &header);
+	if ((header.flags2 & ZH_INPLACE) != 0 && !build->anyvisible &&
+		status != ZXACT_ALL_VISIBLE &&
+		(v->ended || status != ZXACT_COMMITTED ||
+		 is_recent(build, v->writer, &cx->hz)))
+		build->info->ii_BrokenHotChain = true;
+
+	i = scan->nrows;
+	zheap_scan_add_row(scan, off, v->data, v->len, v->writer, v->cid);
+	build->alive[i] = !v->ended;
+
+	/* count as ANALYZE does, but for rows in progress that were asked for */
+	if (v->ended)
+		build->counted[i] = changing;
+	else
+		build->counted[i] = !changing || build->anyvisible ||
+			v->kind == ZUNDO_UPDATE;
+	return true;
+}
+
+/* judge all rows of scan->block; false: wait for build->wait_for, try again */
+static bool
+judge_page(Build *build)
+{
+	ZScanDesc	scan = build->scan;
+	ZReadContext cx;
+	Buffer		buffer;
+	Page		page;
+	bool		done = true;
+
+	zheap_scan_clear_rows(scan);
+	buffer = ReadBufferExtended(build->rel, MAIN_FORKNUM, scan->block,
+								RBM_NORMAL, scan->strategy);
+	zheap_read_begin(&cx, build->rel, SnapshotAny);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+	if (!PageIsNew(page))
+	{
+		OffsetNumber max;
+
+		zheap_page_check(build->rel, scan->block, page);
+		max = PageGetMaxOffsetNumber(page);
+		for (OffsetNumber off = FirstOffsetNumber; off <= max && done; off++)
+		{
+			if (ItemIdIsUsed(PageGetItemId(page, off)))
+				done = judge_row(build, &cx, buffer, page, off);
+		}
+	}
+	UnlockReleaseBuffer(buffer);
+	zheap_read_end(&cx);
+	return done;
+}
+
+/* all rows of the scan, whatever snapshots see */
+static void
+build_from_newest(Build *build, IndexBuildCallback callback,
+				  void *callback_state, bool progress)
+{
+	ZScanDesc	scan = build->scan;
+
+	while (BlockNumberIsValid(zheap_scan_next_block(scan,
+													ForwardScanDirection)))
+	{
+		if (progress)
+			pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE,
+										 zheap_scan_blocks_done(scan));
+		while (!judge_page(build))
+		{
+			ItemPointerData tid;
+
+			ItemPointerSet(&tid, scan->block, build->wait_off);
+			XactLockTableWait(XidFromFxid(build->wait_for), build->rel, &tid,
+							  XLTW_InsertIndexUnique);
+			CHECK_FOR_INTERRUPTS();
+		}
+
+		for (int i = 0; i < scan->nrows; i++)
+		{
+			CHECK_FOR_INTERRUPTS();
+			if (build->counted[i])
+				build->reltuples += 1;
+			zheap_scan_store_row(scan, i, build->slot);
+			if (build_form_datum(build))
+				callback(build->index, &build->slot->tts_tid, build->values,
+						 build->isnull, build->alive[i], callback_state);
+		}
+	}
+}
+
+/* what an MVCC snapshot sees: first phase of a concurrent build */
+static void
+build_from_snapshot(Build *build, IndexBuildCallback callback,
+					void *callback_state, bool progress)
+{
+	BlockNumber previous = InvalidBlockNumber;
+
+	while (zheap_scan_getnextslot((TableScanDesc) build->scan,
+								  ForwardScanDirection, build->slot))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (progress && build->scan->block != previous)
+		{
+			previous = build->scan->block;
+			pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE,
+										 zheap_scan_blocks_done(build->scan));
+		}
+		build->reltuples += 1;
+		if (build_form_datum(build))
+			callback(build->index, &build->slot->tts_tid, build->values,
+					 build->isnull, true, callback_state);
+	}
+}
+
+double
+zheap_index_build_range_scan(Relation rel, Relation index,
+							 struct IndexInfo *info, bool allow_sync,
+							 bool anyvisible, bool progress,
+							 BlockNumber start, BlockNumber nblocks,
+							 IndexBuildCallback callback,
+							 void *callback_state, TableScanDesc sscan)
+{
+	Build	   *build = palloc(sizeof(Build));
+	Snapshot	registered = NULL;
+	double		reltuples;
+
+	build_start(build, rel, index, info);
+	build->anyvisible = anyvisible;
+	Assert(!(anyvisible && build->unique));
+
+	if (sscan == NULL)
+	{
+		Snapshot	snapshot = SnapshotAny;
+
+		if (info->ii_Concurrent)
+			snapshot = registered = RegisterSnapshot(GetTransactionSnapshot());
+		sscan = table_beginscan_strat(rel, snapshot, 0, NULL, true,
+									  allow_sync);
+	}
+	build->scan = (ZScanDesc) sscan;
+	Assert(sscan->rs_snapshot == SnapshotAny ||
+		   IsMVCCSnapshot(sscan->rs_snapshot));
+	Assert(sscan->rs_snapshot == SnapshotAny || !anyvisible);
+
+	if (!allow_sync)
+		zheap_scan_set_limits(build->scan, start, nblocks);
+	else
+		Assert(start == 0 && nblocks == InvalidBlockNumber);
+	if (progress)
+		pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_TOTAL,
+									 zheap_scan_blocks_total(build->scan));
+
+	if (sscan->rs_snapshot == SnapshotAny)
+		build_from_newest(build, callback, callback_state, progress);
+	else
+		build_from_snapshot(build, callback, callback_state, progress);
+
+	if (progress)
+		pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE,
+									 zheap_scan_blocks_total(build->scan));
+	table_endscan(sscan);
+	if (registered != NULL)
+		UnregisterSnapshot(registered);
+
+	reltuples = build->reltuples;
+	build_end(build);
+	pfree(build);
+	return reltuples;
+}
+
+/* ----------------------------------------------------------------
+ *	validation
+ * ----------------------------------------------------------------
+ */
+
+/* go on in the sorted TIDs of the index until they reach *tid */
+static bool
+next_index_tid(ValidateIndexState *state, ItemPointer tid)
+{
+	Datum		value;
+	bool		isnull;
+
+	if (!tuplesort_getdatum(state->tuplesort, true, &value, &isnull, NULL))
+		return false;
+	Assert(!isnull);
+	itemptr_decode(tid, DatumGetInt64(value));
+#ifndef USE_FLOAT8_BYVAL
+	pfree(DatumGetPointer(value));
+#endif
+	return true;
+}
+
+/*
+ * Insert the rows that the snapshot sees and the index hasn't.  Both come in
+ * the order of their TIDs: the table is read from its first block on.
+ */
+void
+zheap_index_validate_scan(Relation rel, Relation index,
+						  struct IndexInfo *info, Snapshot snapshot,
+						  struct ValidateIndexState *state)
+{
+	Build	   *build = palloc(sizeof(Build));
+	TableScanDesc sscan;
+	ItemPointerData in_index;
+	bool		more;
+	BlockNumber previous = InvalidBlockNumber;
+
+	build_start(build, rel, index, info);
+	sscan = table_beginscan_strat(rel, snapshot, 0, NULL, true, false);
+	build->scan = (ZScanDesc) sscan;
+	pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_TOTAL,
+								 zheap_scan_blocks_total(build->scan));
+
+	more = next_index_tid(state, &in_index);
+	while (table_scan_getnextslot(sscan, ForwardScanDirection, build->slot))
+	{
+		ItemPointerData tid = build->slot->tts_tid;
+
+		CHECK_FOR_INTERRUPTS();
+		state->htups += 1;
+		if (build->scan->block != previous)
+		{
+			previous = build->scan->block;
+			pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE, previous);
+		}
+
+		while (more && ItemPointerCompare(&in_index, &tid) < 0)
+			more = next_index_tid(state, &in_index);
+		if (more && ItemPointerEquals(&in_index, &tid))
+			continue;
+
+		if (!build_form_datum(build))
+			continue;
+		index_insert(index, build->values, build->isnull, &tid, rel,
+					 info->ii_Unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
+					 false, info);
+		state->tups_inserted += 1;
+	}
+
+	table_endscan(sscan);
+	build_end(build);
+	pfree(build);
+}

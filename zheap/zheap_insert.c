@@ -1,0 +1,736 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_insert.c
+ *	  Insert, multi-insert, speculative insert.
+ *
+ * Every insert is one or more steps; a step puts one or more rows on one page
+ * with one WAL record and at most one undo record:
+ *
+ *	1	form and toast the rows; no lock
+ *	2	find a page with room; choose an xact slot; if the page turns out not to
+ *		be usable: start over
+ *	3	decide the line pointers and whether an undo record is needed
+ *	4	lock the visibility map page if its bit is set; reserve undo
+ *	5	critical section: change, undo, WAL
+ *
+ * Rows that are appended behind the last line pointer are covered by an
+ * open-ended undo record ("every offset from here on"), and the next insert of
+ * the same command on the page needs none (rule M5).  Free line pointers and
+ * speculative rows are listed in a record of their own.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/parallel.h"
+#include "access/visibilitymap.h"
+#include "access/xlog.h"
+#include "access/xloginsert.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/bufmgr.h"
+#include "storage/predicate.h"
+#include "utils/rel.h"
+
+#include "zheap/zheap.h"
+#include "zheap/zheap_xlog.h"
+
+/* an insert's undo payload: cid, tenure, base, one range, token */
+#define INSERT_MAX_PAYLOAD		64
+
+/* an insert in progress, over all its pages */
+typedef struct InsertOp
+{
+	Relation	rel;
+	CommandId	cid;
+	int			options;
+	BulkInsertState bistate;
+	Fxid		fxid;			/* of the current (sub)transaction */
+	uint32		token;			/* speculative token, 0 = none */
+	bool		frozen;
+	Buffer		vmbuffer;		/* kept over pages */
+} InsertOp;
+
+/* one page of it */
+typedef struct InsertStep
+{
+	Buffer		buffer;			/* pinned, exclusively locked */
+	Page		page;
+	BlockNumber block;
+	bool		is_new;
+	ZReadContext cx;
+	ZXactSlotChoice choice;		/* not if frozen */
+	bool		needs_undo;
+	UndoInsertion undo;
+	uint8		undo_kind;
+	char		payload[INSERT_MAX_PAYLOAD];
+	ZVmClear	vm;
+	ZInsertChange change;
+} InsertStep;
+
+/*
+ * My last open-ended record.  If it is still the newest of its xact slot, a
+ * further append by the same command is covered by it.  Nothing has to be
+ * reset at the end of a transaction: fxids don't come back.
+ */
+static struct
+{
+	RelFileLocator locator;
+	BlockNumber block;
+	UndoRecPtr	urp;
+	Fxid		fxid;
+	CommandId	cid;
+}			last_open;
+
+/* ----------------------------------------------------------------
+ *	the page change, for do and redo
+ * ----------------------------------------------------------------
+ */
+bool
+zheap_insert_apply(Page page, const ZInsertChange *change)
+{
+	Size		need = 0;
+
+	Assert(change->ntuples > 0);
+
+	/* before the rows: the takeover pass mustn't see them */
+	if (UndoRecPtrIsValid(change->urp))
+		zheap_xact_slot_own(page, change->xact_slot, change->tenure,
+							change->fxid, change->urp);
+	if (change->xact_slot != 0)
+		ZPageGetOpaque(page)->flags &= ~ZPAGE_ALL_RESOLVED;
+
+	for (int i = 0; i < change->ntuples; i++)
+		need += change->len[i] + (change->reused ? 0 : sizeof(ItemIdData));
+	if (!zheap_page_make_room(page, need))
+		return false;
+	for (int i = 0; i < change->ntuples; i++)
+	{
+		if (!zheap_page_add(page, change->first + i, change->tuple[i],
+							change->len[i]))
+			return false;
+	}
+	return true;
+}
+
+/* ----------------------------------------------------------------
+ *	step 2: a page and an xact slot on it
+ * ----------------------------------------------------------------
+ */
+
+/* A zero page: its first xact slot will be ours. */
+static void
+choose_on_new_page(ZXactSlotChoice *choice)
+{
+	choice->id = 1;
+	choice->tenure = ZTENURE_FREE;
+	choice->prev_fxid = InvalidFxid;
+	choice->prev_urp = InvalidUndoRecPtr;
+}
+
+/*
+ * Choose the xact slot on a page found; false if the page isn't usable now.
+ * Only the room on a page matters to an insert, so it never waits for an xact
+ * slot: it takes a new page, where one is free.
+ */
+static bool
+choose_xact_slot(InsertOp *op, InsertStep *step)
+{
+	Fxid		wait_for;
+
+	if (op->frozen)
+		return true;
+	if (step->is_new)
+	{
+		choose_on_new_page(&step->choice);
+		return true;
+	}
+
+	switch (zheap_xact_slot_reserve(op->rel, step->buffer, &step->cx.hz,
+									op->fxid, 0, &step->choice, &wait_for))
+	{
+		case ZRESERVE_OK:
+			return true;
+		case ZRESERVE_ABORTED:
+			zheap_rollback_buffer(op->rel, step->buffer);
+			return false;
+		case ZRESERVE_WAIT:
+			op->options |= ZHEAP_INSERT_NEW_PAGE;
+			return false;
+	}
+	return false;				/* keep the compiler quiet */
+}
+
+/*
+ * Line pointers for as many of the rows as this page shall take, at least
+ * one: the run of free ones at the first free one, or new ones.  Beyond the
+ * first row the fillfactor counts.  False if not even one fits: choosing the
+ * xact slot may have used room that the search had seen.
+ */
+static bool
+choose_offsets(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
+{
+	ZInsertChange *change = &step->change;
+	Size		save = RelationGetTargetPageFreeSpace(op->rel,
+													  HEAP_DEFAULT_FILLFACTOR);
+	Size		limit;			/* for bodies and new line pointers */
+	Size		need;
+	OffsetNumber max = 0;
+	bool		append = true;
+	Size		per_row;
+
+	if (step->is_new)
+		change->first = FirstOffsetNumber;
+	else
+	{
+		change->first = zheap_page_free_offset(step->page, &append);
+		if (change->first == InvalidOffsetNumber)
+			return false;
+		max = PageGetMaxOffsetNumber(step->page);
+	}
+	change->reused = !append;
+	per_row = append ? sizeof(ItemIdData) : 0;
+
+	/* insert_room already leaves out the line pointer of one row */
+	if (step->is_new)
+		limit = ZHEAP_NEW_PAGE_ROOM + per_row;
+	else
+		limit = Min(zheap_page_insert_room(step->page) + per_row,
+					zheap_page_total_free(step->page));
+
+	need = tuples[0]->len + per_row;
+	if (need > limit)
+		return false;
+
+	change->ntuples = 1;
+	while (change->ntuples < ntuples)
+	{
+		OffsetNumber off = change->first + change->ntuples;
+
+		if (off > MaxHeapTuplesPerPage)
+			break;
+		if (!append &&
+			(off > max || ItemIdIsUsed(PageGetItemId(step->page, off))))
+			break;
+		if (need + tuples[change->ntuples]->len + per_row + save > limit)
+			break;
+		need += tuples[change->ntuples]->len + per_row;
+		change->ntuples++;
+	}
+	return true;
+}
+
+/* Give a page back that isn't usable. */
+static void
+drop_page(InsertStep *step)
+{
+	zheap_read_end(&step->cx);
+	UnlockReleaseBuffer(step->buffer);
+	step->buffer = InvalidBuffer;
+}
+
+/*
+ * Find a page for the first of the rows.  Returns with it pinned and locked,
+ * and the xact slot and line pointers chosen.  No lock held by the caller.
+ */
+static void
+find_page(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
+{
+	int			failed = 0;
+	int			options = op->options;
+
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+
+		/* horizons first: they judge what the page lock will show (W13) */
+		zheap_read_begin(&step->cx, op->rel, NULL);
+		step->buffer = zheap_get_page_for_tuple(op->rel, tuples[0]->len,
+												InvalidBuffer, op->options,
+												op->bistate, &op->vmbuffer);
+		step->page = BufferGetPage(step->buffer);
+		step->block = BufferGetBlockNumber(step->buffer);
+		step->is_new = PageIsNew(step->page);
+
+		if (choose_xact_slot(op, step) &&
+			choose_offsets(op, step, tuples, ntuples))
+			break;
+		drop_page(step);
+
+		/* the search and this file disagree about a page: don't go round */
+		if (++failed > 3)
+			op->options |= ZHEAP_INSERT_NEW_PAGE;
+	}
+	op->options = options;
+}
+
+/* ----------------------------------------------------------------
+ *	steps 3 to 5
+ * ----------------------------------------------------------------
+ */
+
+/* is an append on the page covered by my last open-ended record? */
+static bool
+extends_last_open(const InsertOp *op, const InsertStep *step)
+{
+	return !step->change.reused && op->token == 0 &&
+		step->choice.tenure == ZTENURE_CONTINUE &&
+		step->choice.prev_urp == last_open.urp &&
+		UndoRecPtrIsValid(last_open.urp) &&
+		op->fxid == last_open.fxid &&
+		op->cid == last_open.cid &&
+		step->block == last_open.block &&
+		RelFileLocatorEquals(RelationLocator(op->rel), last_open.locator);
+}
+
+/* Build the undo record.  May read undo, so no other page is locked yet. */
+static void
+describe_undo(InsertOp *op, InsertStep *step)
+{
+	ZInsertChange *change = &step->change;
+	ZUndo		u;
+	uint16		len;
+
+	memset(&u, 0, sizeof(u));
+	ItemPointerSetInvalid(&u.tid);
+	u.cid = op->cid;
+	u.offset = change->first;
+	if (change->reused || op->token != 0)
+	{
+		u.kind = ZUNDO_INSERT_SET;
+		u.nranges = 1;
+		u.first[0] = change->first;
+		u.last[0] = change->first + change->ntuples - 1;
+		u.token = op->token;
+	}
+	else
+		u.kind = ZUNDO_INSERT_OPEN;
+
+	if (step->is_new)
+		u.flags = ZUNDO_TENURE_START;	/* after nobody */
+	else
+		zheap_undo_describe_tenure(&step->cx, step->page, step->block,
+								   &step->choice, &u);
+
+	if (zheap_undo_payload_size(&u) > INSERT_MAX_PAYLOAD)
+		elog(ERROR, "undo payload of an insert is too long: %u bytes",
+			 zheap_undo_payload_size(&u));
+	len = zheap_undo_encode(&u, step->payload);
+
+	step->undo_kind = u.kind;
+	undo_insertion_init(&step->undo, op->rel);
+	undo_insertion_add(&step->undo, u.kind, u.flags, step->block, u.offset,
+					   u.chain, step->payload, len);
+}
+
+/*
+ * Log the step.  In the critical section; scratch holds BLCKSZ bytes for the
+ * rows of a multi-insert.
+ */
+static XLogRecPtr
+log_step(const InsertOp *op, InsertStep *step, char *scratch)
+{
+	ZInsertChange *change = &step->change;
+	xl_zheap_insert xlrec;
+	uint8		next_block = 1;
+	XLogRecPtr	lsn;
+
+	xlrec.undo_offset = 0;
+	xlrec.first = change->first;
+	xlrec.ntuples = change->ntuples;
+	xlrec.xact_slot = change->xact_slot;
+	xlrec.tenure = change->tenure;
+	xlrec.flags = 0;
+	if (step->needs_undo)
+	{
+		xlrec.flags |= ZINSERT_HAS_UNDO;
+		xlrec.undo_offset = undo_insertion_offset(&step->undo, 0);
+	}
+	if (step->is_new)
+		xlrec.flags |= ZINSERT_INIT_PAGE;
+	if (step->vm.nblocks > 0)
+		xlrec.flags |= ZINSERT_CLEARED_VM;
+	if (change->reused)
+		xlrec.flags |= ZINSERT_REUSED_POINTER;
+
+	XLogBeginInsert();
+	XLogRegisterData((char *) &xlrec, SizeOfZHeapInsert);
+	XLogRegisterBuffer(0, step->buffer,
+					   REGBUF_STANDARD |
+					   (step->is_new ? REGBUF_WILL_INIT : 0));
+	if (change->ntuples == 1)
+		XLogRegisterBufData(0, (char *) change->tuple[0], change->len[0]);
+	else
+	{
+		char	   *p = scratch;
+
+		for (int i = 0; i < change->ntuples; i++)
+		{
+			memcpy(p, &change->len[i], sizeof(uint16));
+			p += sizeof(uint16);
+			memcpy(p, change->tuple[i], change->len[i]);
+			p += change->len[i];
+		}
+		Assert(p <= scratch + BLCKSZ);
+		XLogRegisterBufData(0, scratch, p - scratch);
+	}
+	if (step->needs_undo)
+		undo_register(&step->undo, next_block++);
+	zheap_vm_register(&step->vm, next_block);
+
+	lsn = XLogInsert(ZHEAP_RMGR_ID, change->ntuples == 1 ?
+					 XLOG_ZHEAP_INSERT : XLOG_ZHEAP_MULTI_INSERT);
+
+	PageSetLSN(step->page, lsn);
+	if (step->needs_undo)
+		undo_set_lsn(&step->undo, lsn);
+	zheap_vm_set_lsn(&step->vm, lsn);
+	return lsn;
+}
+
+/* The critical section.  Everything that can fail was done. */
+static void
+perform_step(const InsertOp *op, InsertStep *step, char *scratch)
+{
+	START_CRIT_SECTION();
+
+	if (step->is_new)
+		zheap_page_init(step->page, ZHEAP_INITIAL_XACT_SLOTS);
+	if (!zheap_insert_apply(step->page, &step->change))
+		elog(PANIC, "no room for an insert that was planned");
+	if (step->vm.nblocks > 0)
+	{
+		PageClearAllVisible(step->page);
+		zheap_vm_clear(&step->vm);
+	}
+	if (step->needs_undo)
+		undo_insert(&step->undo);
+	MarkBufferDirty(step->buffer);
+
+	if (RelationNeedsWAL(op->rel))
+		log_step(op, step, scratch);
+	else if (step->needs_undo)
+		undo_log_alone(&step->undo);
+
+	END_CRIT_SECTION();
+}
+
+/* Put the final header on the rows of this step: they are private memory. */
+static void
+finish_tuples(const InsertOp *op, InsertStep *step, ZTuple **tuples)
+{
+	ZInsertChange *change = &step->change;
+
+	for (int i = 0; i < change->ntuples; i++)
+	{
+		ZTupleHeader header;
+
+		zheap_header_get(tuples[i]->data, &header);
+		header.slot = change->xact_slot;
+		header.flags2 = op->token != 0 ? ZH_SPECULATIVE : 0;
+		zheap_header_put(tuples[i]->data, &header);
+
+		change->tuple[i] = tuples[i]->data;
+		change->len[i] = tuples[i]->len;
+	}
+}
+
+/*
+ * Insert the first rows of an array, as many as go to one page; returns their
+ * number and sets *first to the TID of the first, the others follow it.
+ */
+static int
+insert_step(InsertOp *op, ZTuple **tuples, int ntuples, char *scratch,
+			ItemPointer first)
+{
+	InsertStep	step;
+	ZInsertChange *change = &step.change;
+
+	memset(&step.vm, 0, sizeof(step.vm));
+	find_page(op, &step, tuples, ntuples);
+
+	change->fxid = op->fxid;
+	change->urp = InvalidUndoRecPtr;
+	change->xact_slot = op->frozen ? 0 : step.choice.id;
+	change->tenure = op->frozen ? ZTENURE_CONTINUE : step.choice.tenure;
+	finish_tuples(op, &step, tuples);
+
+	step.needs_undo = !op->frozen && !extends_last_open(op, &step);
+	if (step.needs_undo)
+		describe_undo(op, &step);
+	/* the reserving of undo may wait: no undo pin may be kept then (W19) */
+	zheap_read_end(&step.cx);
+
+	if (!step.is_new && PageIsAllVisible(step.page))
+	{
+		zheap_vm_add(&step.vm, step.block, op->vmbuffer);
+		zheap_vm_lock(&step.vm);
+	}
+	if (step.needs_undo)
+	{
+		undo_prepare(&step.undo);
+		change->urp = step.undo.rec[0].urp;
+	}
+	Assert(op->frozen || step.needs_undo ||
+		   ZXactSlotFxid(ZPageGetXactSlot(step.page, step.choice.id)) == op->fxid);
+
+	perform_step(op, &step, scratch);
+
+	if (step.needs_undo)
+	{
+		undo_release(&step.undo);
+		if (step.undo_kind == ZUNDO_INSERT_OPEN)
+		{
+			last_open.locator = RelationLocator(op->rel);
+			last_open.block = step.block;
+			last_open.urp = change->urp;
+			last_open.fxid = op->fxid;
+			last_open.cid = op->cid;
+		}
+	}
+	zheap_vm_release(&step.vm);
+	ItemPointerSet(first, step.block, change->first);
+	UnlockReleaseBuffer(step.buffer);
+	return change->ntuples;
+}
+
+/* ----------------------------------------------------------------
+ *	the operations
+ * ----------------------------------------------------------------
+ */
+
+/* No lock held.  Gives the transaction an xid. */
+static void
+insert_begin(InsertOp *op, Relation rel, CommandId cid, int options,
+			 BulkInsertState bistate, uint32 token)
+{
+	zheap_epq_running = false;
+
+	if (IsParallelWorker())
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+				 errmsg("parallel workers cannot insert rows")));
+
+	op->rel = rel;
+	op->cid = cid;
+	op->options = options & ~ZHEAP_INSERT_NEW_PAGE;
+	op->bistate = bistate;
+	op->token = token;
+	op->frozen = (options & HEAP_INSERT_FROZEN) != 0;
+	op->vmbuffer = InvalidBuffer;
+	op->fxid = undo_current_fxid();
+	Assert(!op->frozen || token == 0);
+
+	/* a new row conflicts with readers of the whole table only */
+	CheckForSerializableConflictIn(rel, NULL, InvalidBlockNumber);
+}
+
+static void
+insert_end(InsertOp *op)
+{
+	if (BufferIsValid(op->vmbuffer))
+		ReleaseBuffer(op->vmbuffer);
+}
+
+static void
+insert_one(Relation rel, TupleTableSlot *slot, CommandId cid, int options,
+		   BulkInsertState bistate, uint32 token)
+{
+	InsertOp	op;
+	ZTuple	   *tuple;
+	ItemPointerData tid;
+
+	insert_begin(&op, rel, cid, options, bistate, token);
+	tuple = zheap_form_from_slot(rel, slot, NULL, options);
+	(void) insert_step(&op, &tuple, 1, NULL, &tid);
+	insert_end(&op);
+
+	slot->tts_tableOid = RelationGetRelid(rel);
+	slot->tts_tid = tid;
+	pgstat_count_heap_insert(rel, 1);
+	pfree(tuple);
+}
+
+void
+zheap_insert(Relation rel, TupleTableSlot *slot, CommandId cid, int options,
+			 struct BulkInsertStateData *bistate)
+{
+	insert_one(rel, slot, cid, options, bistate, 0);
+}
+
+/*
+ * Insert a row that others may see as "perhaps": they wait for the token.
+ * Ends with zheap_complete_speculative().
+ */
+void
+zheap_insert_speculative(Relation rel, TupleTableSlot *slot, CommandId cid,
+						 int options, struct BulkInsertStateData *bistate,
+						 uint32 token)
+{
+	Assert(token != 0);
+	insert_one(rel, slot, cid, options | HEAP_INSERT_SPECULATIVE, bistate,
+			   token);
+}
+
+/* Rows for many tuple slots: as many per page and WAL record as fit. */
+void
+zheap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
+				   CommandId cid, int options,
+				   struct BulkInsertStateData *bistate)
+{
+	InsertOp	op;
+	ZTuple	  **tuples = palloc(nslots * sizeof(ZTuple *));
+	char	   *scratch = palloc(BLCKSZ);
+	int			done = 0;
+
+	insert_begin(&op, rel, cid, options, bistate, 0);
+
+	for (int i = 0; i < nslots; i++)
+		tuples[i] = zheap_form_from_slot(rel, slots[i], NULL, options);
+
+	while (done < nslots)
+	{
+		ItemPointerData tid;
+		int			n;
+
+		n = insert_step(&op, tuples + done, nslots - done, scratch, &tid);
+		for (int i = 0; i < n; i++)
+		{
+			slots[done + i]->tts_tableOid = RelationGetRelid(rel);
+			slots[done + i]->tts_tid = tid;
+			tid.ip_posid++;
+		}
+		done += n;
+	}
+	insert_end(&op);
+
+	/* a page touched by COPY is checked once more, as late as possible */
+	CheckForSerializableConflictIn(rel, NULL, InvalidBlockNumber);
+	pgstat_count_heap_insert(rel, nslots);
+
+	for (int i = 0; i < nslots; i++)
+		pfree(tuples[i]);
+	pfree(tuples);
+	pfree(scratch);
+}
+
+/* ----------------------------------------------------------------
+ *	the end of a speculative insertion
+ * ----------------------------------------------------------------
+ */
+
+/* The pointer of my speculative row; ERROR if it isn't one. */
+static ItemId
+speculative_item(Relation rel, Page page, const ItemPointerData *tid)
+{
+	OffsetNumber off = zheap_tid_offset(tid);
+	ItemId		lp = NULL;
+	ZTupleHeader header;
+
+	if (off >= FirstOffsetNumber && off <= PageGetMaxOffsetNumber(page))
+		lp = PageGetItemId(page, off);
+	if (lp != NULL && ItemIdIsNormal(lp))
+	{
+		zheap_header_get((char *) PageGetItem(page, lp), &header);
+		if ((header.flags2 & ZH_SPECULATIVE) != 0)
+			return lp;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("no speculative row at block %u, offset %u of relation \"%s\"",
+					ItemPointerGetBlockNumberNoCheck(tid), off,
+					RelationGetRelationName(rel))));
+	return NULL;
+}
+
+/* It has become an ordinary row: clear the flag. */
+static void
+confirm_speculative(Relation rel, Buffer buffer, ItemPointer tid)
+{
+	Page		page = BufferGetPage(buffer);
+	ItemId		lp = speculative_item(rel, page, tid);
+	char	   *tuple = (char *) PageGetItem(page, lp);
+	ZTupleHeader header;
+
+	START_CRIT_SECTION();
+
+	zheap_header_get(tuple, &header);
+	header.flags2 &= ~ZH_SPECULATIVE;
+	zheap_header_put(tuple, &header);
+	MarkBufferDirty(buffer);
+
+	if (RelationNeedsWAL(rel))
+	{
+		xl_zheap_confirm xlrec;
+		XLogRecPtr	lsn;
+
+		xlrec.offset = zheap_tid_offset(tid);
+		XLogBeginInsert();
+		XLogRegisterData((char *) &xlrec, SizeOfZHeapConfirm);
+		XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
+		lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_CONFIRM);
+		PageSetLSN(page, lsn);
+	}
+
+	END_CRIT_SECTION();
+}
+
+/*
+ * It failed: the row is gone for everybody, although its inserter goes on and
+ * may commit (rule M3).  The pointer stays DEAD until the indexes are cleaned.
+ * No snapshot could see the row, so there is no conflict horizon.  Returns a
+ * copy of the row if it has toasted values, else NULL.
+ */
+static char *
+remove_speculative(Relation rel, Buffer buffer, ItemPointer tid, uint16 *len)
+{
+	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
+	Page		work = zheap_delta_begin(delta, rel, buffer);
+	ItemId		lp = speculative_item(rel, work, tid);
+	char	   *tuple = (char *) PageGetItem(work, lp);
+	char	   *copy = NULL;
+
+	if (zheap_tuple_has_external(tuple))
+	{
+		*len = zheap_tuple_true_len(tuple, ItemIdGetLength(lp));
+		copy = palloc(*len);
+		memcpy(copy, tuple, *len);
+	}
+	zheap_page_set_dead(work, zheap_tid_offset(tid));
+	zheap_delta_finish(delta, InvalidFxid);
+	pfree(delta);
+	return copy;
+}
+
+void
+zheap_complete_speculative(Relation rel, TupleTableSlot *slot, uint32 token,
+						   bool succeeded)
+{
+	ItemPointer tid = &slot->tts_tid;
+	BlockNumber block = ItemPointerGetBlockNumber(tid);
+	Buffer		buffer;
+	char	   *removed = NULL;
+	uint16		len = 0;
+
+	zheap_epq_running = false;
+
+	buffer = ReadBuffer(rel, block);
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	zheap_page_check(rel, block, BufferGetPage(buffer));
+
+	if (succeeded)
+		confirm_speculative(rel, buffer, tid);
+	else
+		removed = remove_speculative(rel, buffer, tid, &len);
+	UnlockReleaseBuffer(buffer);
+
+	if (succeeded)
+		return;
+	if (removed != NULL)
+	{
+		zheap_toast_delete(rel, removed, len, true);
+		pfree(removed);
+	}
+	pgstat_count_heap_delete(rel);
+}

@@ -1,0 +1,126 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_lock.h
+ *	  A write to an existing row in flight: what delete, update and lock share.
+ *	  Private to these three.
+ *
+ *		zheap_row_begin(&w, ...);			no lock held; resolves the TID's tag
+ *		result = zheap_row_take(&w);		may wait; TM_Ok: page locked, xact
+ *											slot chosen, row may be changed
+ *		... zheap_row_describe(), zheap_row_write()
+ *		zheap_row_unlock(&w);				give the page up; take again if need be
+ *		zheap_row_end(&w);					always, unless an error is thrown
+ *
+ * After every wait and after every release of the page lock the row is judged
+ * from the beginning (rule R6): zheap_row_take() may be called any number of
+ * times.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZHEAP_LOCK_H
+#define ZHEAP_LOCK_H
+
+#include "nodes/lockoptions.h"
+#include "storage/lmgr.h"
+
+#include "zheap/zheap.h"
+#include "zheap/zheap_xlog_change.h"
+
+/* which version of the row the caller means (rule R2) */
+typedef enum ZMeant
+{
+	ZMEANT_SNAPSHOT,			/* plain TID: the one the snapshot sees */
+	ZMEANT_TOP,					/* tag LOCKED, no snapshot, or followed to it */
+	ZMEANT_MEMO					/* tag DIRTY: the one found then */
+} ZMeant;
+
+typedef struct ZRowWrite
+{
+	/* the caller's wish */
+	Relation	rel;
+	Snapshot	snapshot;
+	Snapshot	crosscheck;
+	CommandId	cid;
+	LockTupleMode mode;			/* strength needed; decide() may change it */
+	LockWaitPolicy policy;
+	bool		wait;			/* false: TM_BeingModified instead of waiting */
+	bool		lock_only;		/* a lock; else a change of the row */
+	bool		alone;			/* no live foreign locker may be left (M14) */
+	bool		need_vm;		/* the page's all-visible bit may be cleared */
+	XLTW_Oper	oper;
+	/* called with image and top known, before lockers are judged; or NULL */
+	void		(*decide) (struct ZRowWrite *w, void *arg);
+	void	   *decide_arg;
+
+	/* the row */
+	ItemPointerData tid;		/* plain */
+	BlockNumber block;
+	OffsetNumber off;
+	ZMeant		meant;
+	bool		from_dirty;		/* the TID was tagged DIRTY */
+	Fxid		memo_writer;
+	CommandId	memo_cid;
+
+	/* resources */
+	Fxid		fxid;			/* mine */
+	Buffer		buffer;
+	Buffer		vmbuffer;
+	Buffer		newbuf;			/* a move's other page, locked along; or Invalid */
+	Buffer		newvm;
+	bool		locked;
+	bool		reading;		/* cx is open */
+	ZReadContext cx;
+	bool		queued;			/* I hold the heavyweight tuple lock ... */
+	LockTupleMode queue_mode;
+	bool		tagged;			/* I hold the overflow lock (HW_LOCKED) ... */
+	LockTupleMode tag_mode;
+	bool		want_tag;		/* no xact slot for this lock: use that tag */
+	bool		held;			/* I hold a lock or change that is enough */
+
+	/* found under the page lock */
+	Page		page;
+	ZTop		top;
+	ZTupleHeader header;		/* after normalising dead lock state */
+	bool		foreign_live;	/* some foreign locker is alive */
+	bool		own_live;		/* I have a lock ... */
+	LockTupleMode own_mode;		/* ... the strongest being */
+	bool		old_image;		/* KEY SHARE below an update: image isn't the
+								 * top's */
+	Fxid		image_writer;	/* identity of image */
+	CommandId	image_cid;
+	uint16		image_len;
+	char		image[BLCKSZ];	/* the version to be locked or changed */
+	ZXactSlotChoice choice;
+	TM_FailureData failure;		/* filled unless TM_Ok */
+} ZRowWrite;
+
+extern void zheap_row_begin(ZRowWrite *w, Relation rel,
+							const ItemPointerData *tid, CommandId cid,
+							Snapshot snapshot, Snapshot crosscheck);
+extern TM_Result zheap_row_take(ZRowWrite *w);
+extern void zheap_row_unlock(ZRowWrite *w);
+extern void zheap_row_end(ZRowWrite *w);
+
+/* no xact slot on one of the pages: give them up, wait for a running owner */
+extern void zheap_row_wait_xact_slot(ZRowWrite *w, Fxid fxid);
+
+/* fill a change record and the header of a change (delete, update, move) */
+extern void zheap_row_describe(ZRowWrite *w, uint8 kind, bool key, ZUndo *u,
+							   ZTupleHeader *header);
+
+/*
+ * Prepare, apply, log and release the undo page of a change of one row on one
+ * page; the table page stays locked.  info is XLOG_ZHEAP_UPDATE, DELETE or
+ * LOCK; tuple is the new row (UPDATE) or NULL.
+ */
+extern void zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
+							const ZTupleHeader *header, const char *tuple,
+							uint16 len);
+
+/*
+ * Record the lock that w asks for, unless it is held already.  w is taken and
+ * stays so, but must be taken again before anything else is written.
+ */
+extern void zheap_row_write_lock(ZRowWrite *w);
+
+#endif							/* ZHEAP_LOCK_H */

@@ -1,0 +1,223 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_page.h
+ *	  Pages of a zheap table, pictured; functions on one page.
+ *
+ *	 0        24            pd_lower     pd_upper    pd_special          8192
+ *	+--------+-------------+------------+-----------+-------------------+
+ *	| header | line ptrs   | hole       | tuples    | special space     |
+ *	+--------+-------------+------------+-----------+-------------------+
+ *
+ *	special space:	xact slots 1..n, 16 bytes each | [spill, 16 bytes] |
+ *					opaque, 8 bytes (always the last 8 of the page)
+ *
+ * Tuples are packed without alignment.  Nobody keeps a pointer into a page
+ * after its content lock is given up, so bytes may move under the exclusive
+ * lock alone; no cleanup lock is ever needed.  The hole is kept zeroed.
+ *
+ * Line pointers: LP_UNUSED; LP_NORMAL (lp_len = allocated bytes); LP_DEAD (no
+ * body, the TID is still in indexes); SPILLED = LP_REDIRECT with lp_off 1 and
+ * lp_len 0 (body in the page's spill chain).  Never more than
+ * MaxHeapTuplesPerPage.
+ *
+ * Page invariants (run by zheap_page_problem and zheap_check()):
+ *	P1	a NORMAL pointer's slot id is 0 or an OWNED xact slot of this page
+ *	P2	ended (DELETED, MOVED) tuples never have slot id 0
+ *	P3	NORMAL bodies lie in [pd_upper, pd_special) and don't overlap
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZHEAP_PAGE_H
+#define ZHEAP_PAGE_H
+
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "storage/bufpage.h"
+#include "storage/itemid.h"
+
+#include "undo/undo_defs.h"
+
+#define ZHEAP_PAGE_MAGIC		0x5A48
+#define ZHEAP_PAGE_VERSION		1
+
+typedef struct ZPageOpaqueData
+{
+	uint16		magic;
+	uint8		version;
+	uint8		nslots;
+	uint16		flags;
+	uint16		unused;
+} ZPageOpaqueData;
+
+typedef ZPageOpaqueData *ZPageOpaque;
+
+StaticAssertDecl(sizeof(ZPageOpaqueData) == 8, "zheap page opaque is 8 bytes");
+
+#define ZPAGE_HAS_SPILL			0x0001
+#define ZPAGE_ALL_RESOLVED		0x0002	/* hint: every xact slot is FREE */
+
+/*
+ * Xact slot.  FREE is {0, 0}.  OWNED: whether the owner runs, committed or
+ * aborted is decided by whoever asks, never stored, but for the COMMITTED
+ * hint, which only replaces a look into the commit log.  AMBIGUOUS: a rollback
+ * returned the xact slot to a foreign owner (rule M2).
+ */
+typedef struct ZXactSlotData
+{
+	uint64		fxid_bits;
+	UndoRecPtr	urp;
+} ZXactSlotData;
+
+typedef ZXactSlotData *ZXactSlot;
+
+#define ZXACT_AMBIGUOUS			(UINT64CONST(1) << 62)
+#define ZXACT_HINT_COMMITTED	(UINT64CONST(1) << 63)
+#define ZXACT_FXID_MASK			(ZXACT_AMBIGUOUS - 1)
+
+#define ZXactSlotFxid(s)		((Fxid) ((s)->fxid_bits & ZXACT_FXID_MASK))
+#define ZXactSlotIsFree(s)		((s)->fxid_bits == 0)
+#define ZXactSlotIsAmbiguous(s) (((s)->fxid_bits & ZXACT_AMBIGUOUS) != 0)
+
+#define ZHEAP_MAX_XACT_SLOTS	254
+#define ZHEAP_INITIAL_XACT_SLOTS 2
+#define ZHEAP_XACT_SLOT_RESERVE	6	/* inserts leave room to grow to this */
+
+#define ZPageGetOpaque(page) \
+	((ZPageOpaque) ((char *) (page) + BLCKSZ - sizeof(ZPageOpaqueData)))
+#define ZPageGetXactSlots(page) \
+	((ZXactSlot) PageGetSpecialPointer(page))
+#define ZPageGetXactSlot(page, id) \
+	(AssertMacro((id) >= 1 && (id) <= ZPageGetOpaque(page)->nslots), \
+	 &ZPageGetXactSlots(page)[(id) - 1])
+#define ZPageGetSpill(page) \
+	(AssertMacro(ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL), \
+	 (ZXactSlot) ((char *) ZPageGetOpaque(page) - sizeof(ZXactSlotData)))
+
+#define ZItemIdIsSpilled(lp) \
+	(ItemIdIsRedirected(lp) && (lp)->lp_off == 1 && (lp)->lp_len == 0)
+
+/*
+ * Tuple: 5 bytes of header, null bitmap if any ((natts + 7) / 8 bytes), then
+ * the values without padding; with ORIGIN 6 bytes of an old TID behind them;
+ * with SLACK unused bytes up to lp_len, the last of which holds their number,
+ * or 255 with the number as u16 in the two bytes before it.
+ *
+ *	byte 0		xact slot id (0 = visible to all)
+ *	bytes 1-2	natts (11 bits) | flags1
+ *	bytes 3-4	flags2
+ *
+ * In memory the header is a ZTupleHeader; on the page it is unaligned, so it
+ * is always copied by zheap_header_get/put.
+ */
+typedef struct ZTupleHeader
+{
+	uint8		slot;			/* xact slot id */
+	uint16		natts_flags1;
+	uint16		flags2;
+} ZTupleHeader;
+
+#define ZHEAP_HEADER_SIZE		5
+
+#define ZH_NATTS_MASK			0x07FF
+#define ZH_HASNULL				0x0800
+#define ZH_HASEXTERNAL			0x1000	/* some value is toasted out of line */
+#define ZH_HASVARWIDTH			0x2000
+#define ZH_ORIGIN				0x4000
+#define ZH_SLACK				0x8000	/* of the allocation, not of the body */
+
+/* flags2 */
+#define ZH_INPLACE				0x0001	/* image was changed after insertion */
+#define ZH_END_MASK				0x0006	/* row ended by the owner: */
+#define ZH_DELETED				0x0002
+#define ZH_MOVED				0x0004	/* updated to another TID */
+#define ZH_MOVED_PARTITION		0x0006
+#define ZH_REUSED_MASK			0x0018	/* last changed by the xact slot's ... */
+#define ZH_REUSED_NONE			0x0000	/* ... present tenure */
+#define ZH_REUSED_FAMILY		0x0008	/* ... earlier one of the same top xact */
+#define ZH_REUSED_FOREIGN		0x0010	/* ... older foreign one */
+#define ZH_LOCK_ONLY			0x0020	/* the xact slot is a locker's */
+#define ZH_MULTI_LOCKED			0x0040
+#define ZH_HW_LOCKED			0x0080
+#define ZH_MODE_MASK			0x0300	/* at least the strongest lock mode */
+#define ZH_MODE_SHIFT			8		/* LockTupleMode, 0..3 */
+#define ZH_SPECULATIVE			0x0400
+
+#define ZH_LOCK_BITS \
+	(ZH_LOCK_ONLY | ZH_MULTI_LOCKED | ZH_HW_LOCKED | ZH_MODE_MASK)
+
+#define ZHeaderNatts(h)			((h)->natts_flags1 & ZH_NATTS_MASK)
+#define ZHeaderIsEnded(h)		(((h)->flags2 & ZH_END_MASK) != 0)
+#define ZHeaderReused(h)		((h)->flags2 & ZH_REUSED_MASK)
+#define ZHeaderSetReused(h, r) \
+	((h)->flags2 = ((h)->flags2 & ~ZH_REUSED_MASK) | (r))
+
+extern void zheap_header_get(const char *tuple, ZTupleHeader *header);
+extern void zheap_header_put(char *tuple, const ZTupleHeader *header);
+
+/* true length (header + bitmap + data [+ origin]) of an allocation */
+extern uint16 zheap_tuple_true_len(const char *tuple, uint16 lp_len);
+
+/* ---- pages: pure functions, exclusive lock on the buffer or private copy */
+
+extern void zheap_page_init(Page page, int nslots);
+
+/* cheap test before anything is believed; false for new and foreign pages */
+extern bool zheap_page_is_valid(Page page);
+
+/* ERROR (data corrupted; relation, block) unless valid; version is named */
+extern void zheap_page_check(Relation rel, BlockNumber block, Page page);
+
+/* bytes of the hole + bytes between tuples that belong to none */
+extern Size zheap_page_total_free(Page page);
+
+/*
+ * Room for one more tuple with a new line pointer, after compaction, leaving
+ * what inserts must leave for xact slots to grow to the reserve.
+ */
+extern Size zheap_page_insert_room(Page page);
+
+/* a free line pointer (UNUSED), or next new one; Invalid if at the limit */
+extern OffsetNumber zheap_page_free_offset(Page page, bool *append);
+
+/*
+ * Deterministic, so used by do and redo alike: make the hole hold "need"
+ * bytes (line pointer included), compacting if it doesn't; false if it can't.
+ */
+extern bool zheap_page_make_room(Page page, Size need);
+extern void zheap_page_compact(Page page);
+
+/* Put a tuple at an unused or new offset.  Room must exist (PANICs not: Assert + false). */
+extern bool zheap_page_add(Page page, OffsetNumber off, const char *tuple,
+						   uint16 len);
+
+/*
+ * Replace the body of a NORMAL pointer.  The allocation never shrinks here:
+ * a shorter body gets SLACK.  A longer one moves within the page.  len is the
+ * true length.  False if there is no room.
+ */
+extern bool zheap_page_replace(Page page, OffsetNumber off, const char *tuple,
+							   uint16 len);
+/* extra bytes that replacing off by a body of len would need (0: fits) */
+extern Size zheap_page_replace_need(Page page, OffsetNumber off, uint16 len);
+
+/* shrink allocations to true length where the tuple's change is settled */
+extern void zheap_page_drop_slack(Page page, OffsetNumber off);
+
+extern void zheap_page_set_dead(Page page, OffsetNumber off);
+extern void zheap_page_set_unused(Page page, OffsetNumber off);
+/* cut off trailing UNUSED line pointers */
+extern void zheap_page_truncate_line_pointers(Page page);
+
+/* one xact slot more (16 bytes from the hole; compacts); false if no room */
+extern bool zheap_page_grow_xact_slots(Page page);
+/* give trailing FREE xact slots back, down to ZHEAP_INITIAL_XACT_SLOTS */
+extern void zheap_page_trim_xact_slots(Page page);
+
+/* what is wrong with a page's structure (palloc'd text), or NULL; P1-P3 */
+extern char *zheap_page_problem(Page page);
+
+/* mask for wal_consistency_checking (LSN, checksum, hints, hole) */
+extern void zheap_page_mask(char *page, BlockNumber blkno);
+
+#endif							/* ZHEAP_PAGE_H */

@@ -1,0 +1,230 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_prune.c
+ *	  Reclaiming space of one page: freeze xact slots, drop the bodies of rows
+ *	  that ended for all, slack, line pointers (rules M9, M15).
+ *
+ * Doesn't roll back: aborted owners are gone before.  Doesn't touch indexes:
+ * pointers become UNUSED only where the table has none.
+ *
+ * What is decided here from horizons and the commit log isn't decided again
+ * in redo: the page delta has the bytes, with a conflict horizon that keeps
+ * standby snapshots from missing what was removed (W5).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "storage/bufmgr.h"
+#include "utils/rel.h"
+
+#include "zheap/zheap_walk.h"
+
+/*
+ * Undo records that one call may read under the exclusive lock.  Rows that
+ * would need more are taken for needed.
+ */
+#define PRUNE_BUDGET			200
+
+typedef struct Prune
+{
+	Relation	rel;
+	Page		page;			/* private copy */
+	UndoReader	reader;
+	const UndoHorizons *hz;
+	BlockNumber block;
+	Fxid		conflict;
+	ZWalk		walk;
+} Prune;
+
+static int
+count_normal(Page page)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	OffsetNumber off;
+	int			n = 0;
+
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		if (ItemIdIsNormal(PageGetItemId(page, off)))
+			n++;
+	}
+	return n;
+}
+
+/* set up the walk for a row, keeping what is left of the budget */
+static void
+prune_walk(Prune *prune, OffsetNumber off)
+{
+	int			budget = Max(prune->walk.budget, 0);
+
+	zheap_walk_init(&prune->walk, prune->rel, &prune->reader, prune->hz,
+					prune->block, off, NULL, NULL);
+	prune->walk.budget = budget;
+}
+
+/*
+ * A row that freezing left NORMAL: drop it if it ended for all, or its slack
+ * if its newest change is committed.
+ */
+static void
+prune_row(Prune *prune, OffsetNumber off, ZPruneResult *result)
+{
+	ItemId		lp = PageGetItemId(prune->page, off);
+	ZTupleHeader hdr;
+
+	zheap_header_get((char *) PageGetItem(prune->page, lp), &hdr);
+
+	/* most rows need no question asked */
+	if (!ZHeaderIsEnded(&hdr) && (hdr.natts_flags1 & ZH_SLACK) == 0)
+	{
+		result->live_tuples++;
+		return;
+	}
+
+	prune_walk(prune, off);
+	switch (zheap_walk_fate(&prune->walk, prune->page, InvalidBuffer,
+							&prune->conflict))
+	{
+		case ZROW_ENDED_FOR_ALL:
+			zheap_page_set_dead(prune->page, off);
+			break;
+		case ZROW_ENDED:
+			result->recently_dead++;
+			break;
+		case ZROW_SETTLED:
+			zheap_page_drop_slack(prune->page, off);
+			result->live_tuples++;
+			break;
+		case ZROW_CHANGING:
+		case ZROW_NONE:
+			result->live_tuples++;
+			break;
+	}
+}
+
+/*
+ * Rule M15, after everything else was done: may the page be marked
+ * all-visible?  Counts what the caller wants to know, too.
+ */
+static void
+prune_survey(Prune *prune, ZPruneResult *result)
+{
+	Page		page = prune->page;
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	OffsetNumber off;
+
+	result->all_visible = !PageIsNew(page) &&
+		!(ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) &&
+		!zheap_page_has_aborted(InvalidBuffer, page, prune->hz);
+
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		lp = PageGetItemId(page, off);
+		ZTupleHeader hdr;
+
+		if (!ItemIdIsUsed(lp))
+			continue;
+		if (!ItemIdIsNormal(lp))
+		{
+			Assert(ItemIdIsDead(lp));
+			result->ndead++;
+			result->all_visible = false;
+			continue;
+		}
+		result->has_tuples = true;
+		if (!result->all_visible)
+			continue;
+
+		zheap_header_get((char *) PageGetItem(page, lp), &hdr);
+		if (ZHeaderIsEnded(&hdr))
+			result->all_visible = false;
+		else if (hdr.slot != 0 && (hdr.flags2 & ZH_LOCK_ONLY) == 0)
+		{
+			prune_walk(prune, off);
+			result->all_visible =
+				zheap_walk_has_settled_version(&prune->walk, page,
+											   InvalidBuffer);
+		}
+	}
+}
+
+/*
+ * See zheap.h.  The buffer is pinned and exclusively locked; hz was sampled
+ * before that, or under the lock.  May throw (corruption, spilled rows)
+ * before anything is changed.
+ */
+void
+zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
+				 bool no_indexes, ZPruneResult *result)
+{
+	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
+	Prune	   *prune = palloc(sizeof(Prune));
+	OffsetNumber max;
+	OffsetNumber off;
+	int			nnormal;
+	bool		frozen;
+	Page		page;
+
+	memset(result, 0, sizeof(ZPruneResult));
+	page = zheap_delta_begin(delta, rel, buffer);
+
+	prune->rel = rel;
+	prune->page = page;
+	prune->hz = hz;
+	prune->block = BufferGetBlockNumber(buffer);
+	prune->walk.budget = PRUNE_BUDGET;
+	undo_reader_open(&prune->reader, rel);
+
+	max = PageGetMaxOffsetNumber(page);
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		if (ItemIdIsRedirected(PageGetItemId(page, off)))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("spilled rows are not supported by access method zheap yet")));
+	}
+
+	nnormal = count_normal(page);
+	prune->conflict = zheap_page_freeze(rel, page, hz, &frozen);
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		if (ItemIdIsNormal(PageGetItemId(page, off)))
+			prune_row(prune, off, result);
+	}
+	result->nreclaimed = nnormal - count_normal(page);
+
+	if (no_indexes)
+	{
+		for (off = FirstOffsetNumber; off <= max; off++)
+		{
+			if (ItemIdIsDead(PageGetItemId(page, off)))
+				zheap_page_set_unused(page, off);
+		}
+		zheap_page_truncate_line_pointers(page);
+	}
+	zheap_page_trim_xact_slots(page);
+
+	/* tuples against the special space, unless they lie there without gaps */
+	if (zheap_page_total_free(page) >
+		(Size) (((PageHeader) page)->pd_upper - ((PageHeader) page)->pd_lower))
+		zheap_page_compact(page);
+
+	prune_survey(prune, result);
+	result->changed = memcmp(page, BufferGetPage(buffer), BLCKSZ) != 0;
+
+#ifdef USE_ASSERT_CHECKING
+	{
+		char	   *problem = zheap_page_problem(page);
+
+		if (problem != NULL)
+			elog(ERROR, "pruning block %u left a bad page: %s",
+				 prune->block, problem);
+	}
+#endif
+
+	undo_reader_close(&prune->reader);
+	zheap_delta_finish(delta, result->changed ? prune->conflict : InvalidFxid);
+	pfree(prune);
+	pfree(delta);
+}

@@ -1,0 +1,675 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_tuple.c
+ *	  Rows: forming, deforming, toasting, comparing.
+ *
+ * A row's bytes are pictured in zheap_page.h.  Values follow each other
+ * without padding, so nothing read from a row may be assumed to be aligned:
+ * fixed-length values are read with memcpy, lengths of varlenas byte-wise or
+ * with memcpy.  Knows nothing of pages or visibility.  The tuple slot type,
+ * which deforms rows step by step, is in zheap_tuple_slot.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heaptoast.h"
+#include "access/htup_details.h"
+#include "access/sysattr.h"
+#include "access/transam.h"
+#include "catalog/pg_class.h"
+#include "common/hashfn.h"
+#include "executor/tuptable.h"
+#include "utils/expandeddatum.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "zheap/zheap_tuple.h"
+
+/* ----------------------------------------------------------------
+ *	forming
+ * ----------------------------------------------------------------
+ */
+
+/* what a row will look like */
+typedef struct FormPlan
+{
+	Size		len;			/* whole row */
+	Size		bitmap;			/* bytes of null bitmap, 0 if none */
+	uint16		flags1;			/* ZH_HASNULL, ... */
+} FormPlan;
+
+/* may the header of a long varlena be made short (heap's rule) */
+static inline bool
+can_make_short(Form_pg_attribute att, const struct varlena *val)
+{
+	return att->attstorage != TYPSTORAGE_PLAIN && VARATT_CAN_MAKE_SHORT(val);
+}
+
+/* bytes that a not-null value takes in a row */
+static Size
+stored_size(Form_pg_attribute att, Datum value)
+{
+	if (att->attlen > 0)
+		return att->attlen;
+	if (att->attlen == -1)
+	{
+		struct varlena *val = (struct varlena *) DatumGetPointer(value);
+
+		if (can_make_short(att, val))
+			return VARATT_CONVERTED_SHORT_SIZE(val);
+		return VARSIZE_ANY(val);
+	}
+	Assert(att->attlen == -2);
+	return strlen(DatumGetCString(value)) + 1;
+}
+
+/*
+ * Flat copies of expanded values, so that they can be copied like any other.
+ * Returns values itself if there is none.
+ */
+static const Datum *
+flatten_expanded(TupleDesc desc, const Datum *values, const bool *isnull)
+{
+	Datum	   *flat = NULL;
+	int			i;
+
+	for (i = 0; i < desc->natts; i++)
+	{
+		ExpandedObjectHeader *eoh;
+		Size		size;
+		char	   *copy;
+
+		if (isnull[i] || TupleDescAttr(desc, i)->attlen != -1 ||
+			!VARATT_IS_EXTERNAL_EXPANDED(DatumGetPointer(values[i])))
+			continue;
+		if (flat == NULL)
+		{
+			flat = palloc(desc->natts * sizeof(Datum));
+			memcpy(flat, values, desc->natts * sizeof(Datum));
+		}
+		eoh = DatumGetEOHP(values[i]);
+		size = EOH_get_flat_size(eoh);
+		copy = palloc(size);
+		EOH_flatten_into(eoh, copy, size);
+		flat[i] = PointerGetDatum(copy);
+	}
+	return flat != NULL ? flat : values;
+}
+
+static void
+plan_form(TupleDesc desc, const Datum *values, const bool *isnull,
+		  FormPlan *plan)
+{
+	Size		size = 0;
+	int			i;
+
+	plan->flags1 = 0;
+	for (i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (isnull[i])
+		{
+			plan->flags1 |= ZH_HASNULL;
+			continue;
+		}
+		size += stored_size(att, values[i]);
+		if (att->attlen < 0)
+		{
+			plan->flags1 |= ZH_HASVARWIDTH;
+			if (att->attlen == -1 &&
+				VARATT_IS_EXTERNAL(DatumGetPointer(values[i])))
+				plan->flags1 |= ZH_HASEXTERNAL;
+		}
+	}
+	plan->bitmap = (plan->flags1 & ZH_HASNULL) ? BITMAPLEN(desc->natts) : 0;
+	plan->len = ZHEAP_HEADER_SIZE + plan->bitmap + size;
+}
+
+/* store a not-null value; returns the place behind it */
+static char *
+store_value(Form_pg_attribute att, char *place, Datum value)
+{
+	Size		size;
+
+	if (att->attbyval)
+	{
+		switch (att->attlen)
+		{
+			case 1:
+				*place = DatumGetChar(value);
+				break;
+			case 2:
+				{
+					int16		v = DatumGetInt16(value);
+
+					memcpy(place, &v, sizeof(v));
+					break;
+				}
+			case 4:
+				{
+					int32		v = DatumGetInt32(value);
+
+					memcpy(place, &v, sizeof(v));
+					break;
+				}
+			case 8:
+				{
+					int64		v = DatumGetInt64(value);
+
+					memcpy(place, &v, sizeof(v));
+					break;
+				}
+			default:
+				elog(ERROR, "unsupported length %d of a by-value type",
+					 att->attlen);
+		}
+		return place + att->attlen;
+	}
+
+	size = stored_size(att, value);
+	if (att->attlen == -1 &&
+		can_make_short(att, (struct varlena *) DatumGetPointer(value)))
+	{
+		SET_VARSIZE_SHORT(place, size);
+		memcpy(place + VARHDRSZ_SHORT, VARDATA(DatumGetPointer(value)),
+			   size - VARHDRSZ_SHORT);
+	}
+	else
+		memcpy(place, DatumGetPointer(value), size);
+	return place + size;
+}
+
+/* form a row whose values are flat and whose plan is made */
+static ZTuple *
+form_planned(TupleDesc desc, const Datum *values, const bool *isnull,
+			 const FormPlan *plan)
+{
+	ZTuple	   *tup;
+	ZTupleHeader header;
+	bits8	   *bits;
+	char	   *place;
+	int			i;
+
+	if (plan->len > ZHEAP_MAX_TUPLE_SIZE)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("row is too big: size %zu, maximum size %zu",
+						plan->len, (Size) ZHEAP_MAX_TUPLE_SIZE)));
+	Assert(desc->natts <= ZH_NATTS_MASK);
+
+	tup = palloc(sizeof(ZTuple) + plan->len);
+	tup->len = (uint16) plan->len;
+	tup->data = (char *) tup + sizeof(ZTuple);
+
+	header.slot = 0;
+	header.natts_flags1 = (uint16) desc->natts | plan->flags1;
+	header.flags2 = 0;
+	zheap_header_put(tup->data, &header);
+
+	bits = (bits8 *) (tup->data + ZHEAP_HEADER_SIZE);
+	memset(bits, 0, plan->bitmap);
+	place = (char *) bits + plan->bitmap;
+	for (i = 0; i < desc->natts; i++)
+	{
+		if (isnull[i])
+			continue;
+		if (plan->bitmap > 0)
+			bits[i >> 3] |= 1 << (i & 7);
+		place = store_value(TupleDescAttr(desc, i), place, values[i]);
+	}
+	Assert(place == tup->data + tup->len);
+	return tup;
+}
+
+ZTuple *
+zheap_form_tuple(TupleDesc desc, const Datum *values, const bool *isnull)
+{
+	FormPlan	plan;
+
+	values = flatten_expanded(desc, values, isnull);
+	plan_form(desc, values, isnull, &plan);
+	return form_planned(desc, values, isnull, &plan);
+}
+
+/* ----------------------------------------------------------------
+ *	deforming
+ * ----------------------------------------------------------------
+ */
+
+static void
+report_short_row(uint16 len, int attnum)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("zheap row of %u bytes ends within column %d",
+					len, attnum)));
+}
+
+/* bytes of a varlena of which "have" are there; 0 if they can't be all */
+static Size
+unaligned_varsize(const char *p, Size have)
+{
+	uint32		word;
+	Size		size;
+
+	if (have < 1)
+		return 0;
+	if (VARATT_IS_1B_E(p))
+	{
+		if (have < VARHDRSZ_EXTERNAL)
+			return 0;
+		switch (VARTAG_EXTERNAL(p))
+		{
+			case VARTAG_INDIRECT:
+			case VARTAG_EXPANDED_RO:
+			case VARTAG_EXPANDED_RW:
+			case VARTAG_ONDISK:
+				size = VARSIZE_EXTERNAL(p);
+				break;
+			default:
+				return 0;
+		}
+	}
+	else if (VARATT_IS_1B(p))
+		size = VARSIZE_1B(p);
+	else
+	{
+		if (have < sizeof(word))
+			return 0;
+		memcpy(&word, p, sizeof(word));
+		size = VARSIZE_4B(&word);
+		if (size < VARHDRSZ)
+			return 0;
+	}
+	return size <= have ? size : 0;
+}
+
+/* bytes of the value at p; 0 if the row ends before */
+static inline Size
+size_at(Form_pg_attribute att, const char *p, Size have)
+{
+	if (att->attlen > 0)
+		return (Size) att->attlen <= have ? att->attlen : 0;
+	if (att->attlen == -1)
+		return unaligned_varsize(p, have);
+	else
+	{
+		Size		n = strnlen(p, have);
+
+		return n < have ? n + 1 : 0;
+	}
+}
+
+static inline Datum
+fetch_byval(Form_pg_attribute att, const char *p)
+{
+	switch (att->attlen)
+	{
+		case 1:
+			return CharGetDatum(*p);
+		case 2:
+			{
+				int16		v;
+
+				memcpy(&v, p, sizeof(v));
+				return Int16GetDatum(v);
+			}
+		case 4:
+			{
+				int32		v;
+
+				memcpy(&v, p, sizeof(v));
+				return Int32GetDatum(v);
+			}
+		case 8:
+			{
+				int64		v;
+
+				memcpy(&v, p, sizeof(v));
+				return Int64GetDatum(v);
+			}
+		default:
+			elog(ERROR, "unsupported length %d of a by-value type",
+				 att->attlen);
+	}
+	return (Datum) 0;
+}
+
+/* does the type's code rely on an alignment that p doesn't have */
+static inline bool
+is_misaligned(Form_pg_attribute att, const char *p)
+{
+	/* short and external varlenas are read by bytes */
+	if (att->attlen == -1 && VARATT_IS_1B(p))
+		return false;
+	switch (att->attalign)
+	{
+		case TYPALIGN_INT:
+			return (char *) INTALIGN(p) != p;
+		case TYPALIGN_DOUBLE:
+			return (char *) DOUBLEALIGN(p) != p;
+		case TYPALIGN_SHORT:
+			return (char *) SHORTALIGN(p) != p;
+		default:
+			return false;
+	}
+}
+
+void
+zheap_deform_start(ZDeform *d, const char *tuple, uint16 len)
+{
+	ZTupleHeader header;
+
+	zheap_header_get(tuple, &header);
+	d->tuple = tuple;
+	d->len = len;
+	d->natts = ZHeaderNatts(&header);
+	d->bits = (header.natts_flags1 & ZH_HASNULL) ?
+		(const bits8 *) tuple + ZHEAP_HEADER_SIZE : NULL;
+	d->next = 0;
+	d->off = ZHEAP_HEADER_SIZE + (d->bits ? BITMAPLEN(d->natts) : 0);
+	if (header.natts_flags1 & ZH_ORIGIN)
+		d->len -= sizeof(ItemPointerData);
+	if (len < ZHEAP_HEADER_SIZE || d->off > d->len || d->len > len)
+		report_short_row(len, 1);
+}
+
+/*
+ * Columns next .. natts - 1, as far as the row has them.  By-reference values
+ * point into the row, but where alignment demands it (and d->raw doesn't
+ * forbid it), into d->scratch, or are palloc'd if there is none.
+ */
+void
+zheap_deform_to(ZDeform *d, TupleDesc desc, int natts, Datum *values,
+				bool *isnull)
+{
+	int			i;
+
+	natts = Min(natts, d->natts);
+	for (i = d->next; i < natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+		const char *p = d->tuple + d->off;
+		Size		size;
+
+		if (d->bits && (d->bits[i >> 3] & (1 << (i & 7))) == 0)
+		{
+			values[i] = (Datum) 0;
+			isnull[i] = true;
+			continue;
+		}
+		isnull[i] = false;
+		size = size_at(att, p, d->len - d->off);
+		if (unlikely(size == 0))
+			report_short_row(d->len, i + 1);
+		d->off += size;
+
+		if (att->attbyval)
+			values[i] = fetch_byval(att, p);
+		else if (d->raw || !is_misaligned(att, p))
+			values[i] = PointerGetDatum(p);
+		else
+		{
+			char	   *copy;
+
+			if (d->scratch)
+			{
+				copy = d->scratch + d->scratchused;
+				d->scratchused += MAXALIGN(size);
+			}
+			else
+				copy = palloc(size);
+			memcpy(copy, p, size);
+			values[i] = PointerGetDatum(copy);
+		}
+	}
+	d->next = Max(d->next, natts);
+}
+
+/* all columns; raw as in ZDeform */
+static void
+deform_all(TupleDesc desc, const char *tuple, uint16 len, bool raw,
+		   Datum *values, bool *isnull)
+{
+	ZDeform		d = {0};
+	int			i;
+
+	d.raw = raw;
+	zheap_deform_start(&d, tuple, len);
+	zheap_deform_to(&d, desc, desc->natts, values, isnull);
+	for (i = d.next; i < desc->natts; i++)
+		values[i] = getmissingattr(desc, i + 1, &isnull[i]);
+}
+
+void
+zheap_deform_tuple(TupleDesc desc, const char *tuple, uint16 len,
+				   Datum *values, bool *isnull)
+{
+	deform_all(desc, tuple, len, false, values, isnull);
+}
+
+/* ----------------------------------------------------------------
+ *	toasting
+ *
+ * The toast table is a heap, so core's toaster does the work, on heap tuples
+ * that are made for it alone.
+ * ----------------------------------------------------------------
+ */
+
+bool
+zheap_tuple_has_external(const char *tuple)
+{
+	ZTupleHeader header;
+
+	zheap_header_get(tuple, &header);
+	return (header.natts_flags1 & ZH_HASEXTERNAL) != 0;
+}
+
+/* some value of the tuple slot is stored out of line */
+static bool
+slot_has_external(TupleTableSlot *slot)
+{
+	TupleDesc	desc = slot->tts_tupleDescriptor;
+	int			i;
+
+	for (i = 0; i < desc->natts; i++)
+	{
+		if (TupleDescAttr(desc, i)->attlen != -1)
+			continue;
+		slot_getsomeattrs(slot, i + 1);
+		if (!slot->tts_isnull[i] &&
+			VARATT_IS_EXTERNAL(DatumGetPointer(slot->tts_values[i])))
+			return true;
+	}
+	return false;
+}
+
+/* form a row from what the toaster makes of the values */
+static ZTuple *
+form_toasted(Relation rel, const Datum *values, const bool *isnull,
+			 TupleTableSlot *oldslot, int options)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	HeapTuple	newtup;
+	HeapTuple	oldtup = NULL;
+	HeapTuple	toasted;
+	Datum	   *tvalues = palloc(desc->natts * sizeof(Datum));
+	bool	   *tisnull = palloc(desc->natts * sizeof(bool));
+	ZTuple	   *result;
+
+	/* neither heap tuple is ever stored: they only carry values */
+	newtup = heap_form_tuple(desc, (Datum *) values, (bool *) isnull);
+	newtup->t_tableOid = RelationGetRelid(rel);
+	if (oldslot != NULL)
+	{
+		slot_getallattrs(oldslot);
+		oldtup = heap_form_tuple(desc, oldslot->tts_values,
+								 oldslot->tts_isnull);
+		oldtup->t_tableOid = RelationGetRelid(rel);
+	}
+
+	toasted = heap_toast_insert_or_update(rel, newtup, oldtup, options);
+	heap_deform_tuple(toasted, desc, tvalues, tisnull);
+	result = zheap_form_tuple(desc, tvalues, tisnull);
+
+	if (toasted != newtup)
+		heap_freetuple(toasted);
+	heap_freetuple(newtup);
+	if (oldtup != NULL)
+		heap_freetuple(oldtup);
+	pfree(tvalues);
+	pfree(tisnull);
+	return result;
+}
+
+ZTuple *
+zheap_form_from_slot(Relation rel, TupleTableSlot *slot,
+					 TupleTableSlot *oldslot, int options)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	const Datum *values;
+	FormPlan	plan;
+	bool		toastable;
+
+	slot_getallattrs(slot);
+	Assert(slot->tts_tupleDescriptor->natts == desc->natts);
+	values = flatten_expanded(desc, slot->tts_values, slot->tts_isnull);
+	plan_form(desc, values, slot->tts_isnull, &plan);
+
+	toastable = rel->rd_rel->relkind == RELKIND_RELATION ||
+		rel->rd_rel->relkind == RELKIND_MATVIEW;
+	if (toastable &&
+		(plan.len > ZHEAP_TOAST_THRESHOLD ||
+		 (plan.flags1 & ZH_HASEXTERNAL) != 0 ||
+		 (oldslot != NULL && slot_has_external(oldslot))))
+		return form_toasted(rel, values, slot->tts_isnull, oldslot, options);
+	return form_planned(desc, values, slot->tts_isnull, &plan);
+}
+
+void
+zheap_toast_delete(Relation rel, const char *tuple, uint16 len,
+				   bool is_speculative)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	Datum	   *values;
+	bool	   *isnull;
+	HeapTuple	htup;
+
+	if (!zheap_tuple_has_external(tuple))
+		return;
+
+	values = palloc(desc->natts * sizeof(Datum));
+	isnull = palloc(desc->natts * sizeof(bool));
+	zheap_deform_tuple(desc, tuple, len, values, isnull);
+	htup = heap_form_tuple(desc, values, isnull);
+	htup->t_tableOid = RelationGetRelid(rel);
+	heap_toast_delete(rel, htup, is_speculative);
+	heap_freetuple(htup);
+	pfree(values);
+	pfree(isnull);
+}
+
+/* ----------------------------------------------------------------
+ *	comparing
+ * ----------------------------------------------------------------
+ */
+
+/* is a column stored by the same bytes in both rows (aligned or not) */
+static bool
+same_image(Form_pg_attribute att, Datum a, bool anull, Datum b, bool bnull)
+{
+	Size		asize;
+	Size		bsize;
+
+	if (anull || bnull)
+		return anull && bnull;
+	if (att->attbyval)
+		return a == b;
+	/* lengths were checked when the rows were deformed */
+	asize = size_at(att, DatumGetPointer(a), MaxAllocSize);
+	bsize = size_at(att, DatumGetPointer(b), MaxAllocSize);
+	return asize == bsize &&
+		memcmp(DatumGetPointer(a), DatumGetPointer(b), asize) == 0;
+}
+
+Bitmapset *
+zheap_changed_attrs(Relation rel, Bitmapset *attrs,
+					const char *oldtuple, uint16 oldlen,
+					const char *newtuple, uint16 newlen)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	Bitmapset  *result = NULL;
+	Datum	   *values[2];
+	bool	   *isnull[2];
+	bool		any_changed = false;
+	int			i;
+
+	if (bms_is_empty(attrs))
+		return NULL;
+
+	for (i = 0; i < 2; i++)
+	{
+		values[i] = palloc(desc->natts * sizeof(Datum));
+		isnull[i] = palloc(desc->natts * sizeof(bool));
+	}
+	deform_all(desc, oldtuple, oldlen, true, values[0], isnull[0]);
+	deform_all(desc, newtuple, newlen, true, values[1], isnull[1]);
+
+	/* a whole-row reference is changed by any column */
+	if (bms_is_member(InvalidAttrNumber - FirstLowInvalidHeapAttributeNumber,
+					  attrs))
+	{
+		for (i = 0; i < desc->natts && !any_changed; i++)
+			any_changed = !same_image(TupleDescAttr(desc, i),
+									  values[0][i], isnull[0][i],
+									  values[1][i], isnull[1][i]);
+	}
+
+	i = -1;
+	while ((i = bms_next_member(attrs, i)) >= 0)
+	{
+		AttrNumber	attnum = i + FirstLowInvalidHeapAttributeNumber;
+		bool		changed;
+
+		if (attnum > 0)
+			changed = !same_image(TupleDescAttr(desc, attnum - 1),
+								  values[0][attnum - 1], isnull[0][attnum - 1],
+								  values[1][attnum - 1], isnull[1][attnum - 1]);
+		else if (attnum == InvalidAttrNumber)
+			changed = any_changed;
+		else
+			changed = attnum != TableOidAttributeNumber;
+		if (changed)
+			result = bms_add_member(result, i);
+	}
+
+	for (i = 0; i < 2; i++)
+	{
+		pfree(values[i]);
+		pfree(isnull[i]);
+	}
+	return result;
+}
+
+/*
+ * The header is left out of the hash: locks and freezing change it, and must
+ * not look like an update.  Bit 31 is unlike that of the next xid, so that the
+ * result is never taken for a recent transaction.
+ */
+TransactionId
+zheap_hashed_xmin(const char *tuple, uint16 len)
+{
+	TransactionId next;
+	TransactionId xid;
+
+	Assert(len >= ZHEAP_HEADER_SIZE);
+	next = XidFromFullTransactionId(ReadNextFullTransactionId());
+	xid = hash_bytes((const unsigned char *) tuple + ZHEAP_HEADER_SIZE,
+					 len - ZHEAP_HEADER_SIZE);
+	xid = (xid & 0x7FFFFFFF) | (~next & 0x80000000);
+	if (!TransactionIdIsNormal(xid))
+		xid += FirstNormalTransactionId;
+	return xid;
+}

@@ -1,0 +1,144 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_tuple.h
+ *	  Rows: forming, deforming, toasting, and the tuple slot type.  (The row's
+ *	  bytes are pictured in zheap_page.h.)
+ *
+ * Values are stored without padding, so the offsets of leading fixed-length
+ * not-null columns are plain sums.  By-value columns are read with memcpy; a
+ * by-reference value whose type wants alignment and whose address lacks it is
+ * copied to aligned memory of the tuple slot when deformed (rule M3).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZHEAP_TUPLE_H
+#define ZHEAP_TUPLE_H
+
+#include "access/tupdesc.h"
+#include "executor/tuptable.h"
+
+#include "zheap/zheap_page.h"
+
+/* largest tuple: must fit a page with the xact slot reserve, and an undo record */
+#define ZHEAP_MAX_TUPLE_SIZE \
+	(BLCKSZ - SizeOfPageHeaderData - sizeof(ItemIdData) - \
+	 sizeof(ZPageOpaqueData) - ZHEAP_XACT_SLOT_RESERVE * sizeof(ZXactSlotData) - 128)
+
+/* toast when longer than this */
+#define ZHEAP_TOAST_THRESHOLD	2032
+
+/* a formed row: bytes as they go to the page, header with slot id 0, no flags2 */
+typedef struct ZTuple
+{
+	uint16		len;			/* true length */
+	char	   *data;			/* palloc'd with the struct */
+} ZTuple;
+
+/*
+ * Form a row from values (detoasting nothing; short varlena headers are made
+ * where the type allows).  Raises "row is too big" (54000) above
+ * ZHEAP_MAX_TUPLE_SIZE.  natts as in the descriptor.
+ */
+extern ZTuple *zheap_form_tuple(TupleDesc desc, const Datum *values,
+								const bool *isnull);
+
+/*
+ * Form a row from any kind of tuple slot, toasting as heap would (through
+ * heap_toast_insert_or_update on a heap tuple of the relation; oldslot is the
+ * row version being replaced, or NULL).  options: HEAP_INSERT_*.
+ * Writes to the toast table: no buffer locks held.
+ */
+extern ZTuple *zheap_form_from_slot(Relation rel, TupleTableSlot *slot,
+									TupleTableSlot *oldslot, int options);
+
+/* delete the toasted values of a row version (by DELETE); no buffer locks */
+extern void zheap_toast_delete(Relation rel, const char *tuple, uint16 len,
+							   bool is_speculative);
+
+extern bool zheap_tuple_has_external(const char *tuple);
+
+/*
+ * Deform the first natts columns; by-reference results point into tuple or
+ * are palloc'd where alignment demands.  Columns beyond the row's natts come
+ * from the descriptor's missing values.
+ */
+extern void zheap_deform_tuple(TupleDesc desc, const char *tuple, uint16 len,
+							   Datum *values, bool *isnull);
+
+/*
+ * A row being deformed step by step.  start: sets everything but raw and
+ * scratch (zero them before), checks the header.  to: columns next .. natts - 1
+ * as far as the row has them; ERROR (data corrupted) if it is too short.
+ * By-reference values point into the row or, where alignment demands it, into
+ * scratch (at most MAXALIGN(len) + natts * MAXIMUM_ALIGNOF bytes of it), or are
+ * palloc'd if there is none.
+ */
+typedef struct ZDeform
+{
+	const char *tuple;
+	uint32		len;			/* up to the end of the values */
+	int			natts;			/* of the row */
+	const bits8 *bits;			/* null bitmap, or NULL */
+	int			next;			/* next column, from 0 */
+	uint32		off;			/* where it begins */
+	bool		raw;			/* never copy, whatever the alignment */
+	char	   *scratch;		/* MAXALIGNed memory for copies, or NULL */
+	uint32		scratchused;
+} ZDeform;
+
+extern void zheap_deform_start(ZDeform *d, const char *tuple, uint16 len);
+extern void zheap_deform_to(ZDeform *d, TupleDesc desc, int natts,
+							Datum *values, bool *isnull);
+
+/*
+ * Which of the attributes in attrs (offset by FirstLowInvalidHeapAttributeNumber,
+ * as in RelationGetIndexAttrBitmap) differ, by their stored image, between two
+ * rows?  Result palloc'd.
+ */
+extern Bitmapset *zheap_changed_attrs(Relation rel, Bitmapset *attrs,
+									  const char *oldtuple, uint16 oldlen,
+									  const char *newtuple, uint16 newlen);
+
+/* ----------------------------------------------------------------
+ *	tuple slots
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * The tuple slot keeps a private copy of the row's bytes: nothing in it ever
+ * points into a shared buffer.  It also knows which version it holds (R4).
+ * len == 0: no native row, only tts_values (virtual contents).
+ */
+typedef struct ZTupleTableSlot
+{
+	TupleTableSlot base;
+	char	   *buf;			/* MAXALIGNed, in tts_mcxt, kept across clears */
+	uint32		bufsize;
+	uint32		off;			/* deform state: offset of the next column */
+	uint16		len;
+	char	   *scratch;		/* aligned copies of misaligned values */
+	uint32		scratchsize;
+	uint32		scratchused;
+	/* identity of the version; writer 0: visible to all */
+	Fxid		writer;
+	CommandId	cid;			/* if the writer is a current xid */
+	char	   *vdata;			/* memory of a materialized virtual row */
+} ZTupleTableSlot;
+
+extern const TupleTableSlotOps TTSOpsZHeapTuple;
+
+#define TTS_IS_ZHEAP(slot) ((slot)->tts_ops == &TTSOpsZHeapTuple)
+
+/*
+ * Store a row version (bytes are copied).  tid may carry a tag.  Any lock may
+ * be held; allocates only when the buffer is too small.
+ */
+extern void zheap_slot_store(TupleTableSlot *slot, Oid tableoid,
+							 const ItemPointerData *tid,
+							 const char *tuple, uint16 len,
+							 Fxid writer, CommandId cid);
+
+/* xmin shown for a version that is visible to all: hash of its bytes (A15) */
+extern TransactionId zheap_hashed_xmin(const char *tuple, uint16 len);
+
+#endif							/* ZHEAP_TUPLE_H */

@@ -1,0 +1,499 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_undo.c
+ *	  Payloads of zheap's undo records: encoding, decoding, the diff of two
+ *	  rows, and one step back in a row's history.
+ *
+ * Works on private memory alone: takes no lock, reads no buffer.  What the
+ * bytes mean for visibility is decided by zheap_walk.c and its callers; the
+ * layout is pictured in zheap_undo.h.
+ *
+ * Records come from disk, so the decoder believes nothing: every length is
+ * checked against the payload before it is used, and a contradiction is
+ * reported as corruption.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "nodes/lockoptions.h"
+
+#include "zheap/zheap_undo.h"
+
+/* flag byte of INSERT_SET */
+#define INSERT_HAS_TOKEN		1
+#define INSERT_HAS_TID			2
+
+#define SizeOfTid				6
+#define SizeOfLink				16
+
+/* where the decoder stands */
+typedef struct Cursor
+{
+	const UndoRecord *rec;
+	const char *p;
+	const char *end;
+} Cursor;
+
+/* ----------------------------------------------------------------
+ *	errors
+ * ----------------------------------------------------------------
+ */
+
+static void pg_attribute_noreturn()
+undo_is_malformed(const UndoRecord *rec, const char *expected)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("malformed undo record at " UndoRecPtrFormat,
+					UndoRecPtrFormatArgs(rec->urp)),
+			 errdetail("Record of kind %u for relation %u, block %u, offset %u: %s.",
+					   rec->kind, rec->reloid, rec->block, rec->offset,
+					   expected)));
+}
+
+/* ----------------------------------------------------------------
+ *	pieces
+ * ----------------------------------------------------------------
+ */
+
+static int
+varint_size(uint32 value)
+{
+	int			n = 1;
+
+	while (value >= 0x80)
+	{
+		value >>= 7;
+		n++;
+	}
+	return n;
+}
+
+static char *
+put_varint(char *p, uint32 value)
+{
+	while (value >= 0x80)
+	{
+		*p++ = (char) ((value & 0x7F) | 0x80);
+		value >>= 7;
+	}
+	*p++ = (char) value;
+	return p;
+}
+
+static char *
+put_bytes(char *p, const void *src, Size len)
+{
+	memcpy(p, src, len);
+	return p + len;
+}
+
+static void
+get_bytes(Cursor *c, void *dst, Size len)
+{
+	if ((Size) (c->end - c->p) < len)
+		undo_is_malformed(c->rec, "the payload ends too early");
+	memcpy(dst, c->p, len);
+	c->p += len;
+}
+
+static uint8
+get_byte(Cursor *c)
+{
+	uint8		b;
+
+	get_bytes(c, &b, 1);
+	return b;
+}
+
+static uint32
+get_varint(Cursor *c)
+{
+	uint32		value = 0;
+	int			shift;
+
+	for (shift = 0; shift < 35; shift += 7)
+	{
+		uint8		b = get_byte(c);
+
+		value |= ((uint32) (b & 0x7F)) << shift;
+		if ((b & 0x80) == 0)
+			return value;
+	}
+	undo_is_malformed(c->rec, "command id longer than five bytes");
+	return 0;					/* keep compiler quiet */
+}
+
+/* ----------------------------------------------------------------
+ *	encoding
+ * ----------------------------------------------------------------
+ */
+
+/* Kind and flags must go together; a writer that breaks this is our bug. */
+static void
+assert_encodable(const ZUndo *u)
+{
+	Assert(u->kind >= ZUNDO_INSERT_OPEN && u->kind <= ZUNDO_LOCK);
+	Assert(u->offset != InvalidOffsetNumber);
+	Assert(ZUndoIsChange(u) || (u->flags & ZUNDO_OLD_MASK) == 0);
+	Assert((u->flags & ZUNDO_OLD_MASK) != ZUNDO_OLD_MASK);
+	Assert((u->flags & ZUNDO_FAMILY) == 0 || (u->flags & ZUNDO_TENURE_START));
+	Assert((u->flags & ZUNDO_FAMILY) == 0 || u->prev_fxid != InvalidFxid);
+	Assert((u->flags & ZUNDO_TENURE_START) == 0 ||
+		   (u->prev_fxid == InvalidFxid) == !UndoRecPtrIsValid(u->chain));
+	Assert(u->nranges >= 0 && u->nranges <= ZUNDO_MAX_RANGES);
+	(void) u;
+}
+
+/*
+ * Bytes that zheap_undo_encode would write for u.
+ */
+uint16
+zheap_undo_payload_size(const ZUndo *u)
+{
+	Size		size = varint_size(u->cid);
+
+	assert_encodable(u);
+
+	if (u->flags & ZUNDO_TENURE_START)
+		size += sizeof(Fxid);
+	if (u->flags & ZUNDO_BASE)
+		size += SizeOfLink;
+	if (ZUndoIsChange(u))
+	{
+		size += ZHEAP_HEADER_SIZE;
+		if ((u->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_LINK)
+			size += SizeOfLink;
+	}
+	switch (u->kind)
+	{
+		case ZUNDO_UPDATE:
+			size += 3 * sizeof(uint16) + u->oldmid;
+			break;
+		case ZUNDO_MOVE:
+			size += SizeOfTid;
+			break;
+		case ZUNDO_INSERT_SET:
+			size += 1 + u->nranges * 2 * sizeof(uint16) + 1;
+			if (u->token != 0)
+				size += sizeof(uint32);
+			if (ItemPointerIsValid(&u->tid))
+				size += SizeOfTid;
+			break;
+		case ZUNDO_LOCK:
+			size += 2;
+			break;
+		default:
+			break;
+	}
+
+	/* rows are limited so that this holds (ZHEAP_MAX_TUPLE_SIZE) */
+	Assert(size <= UNDO_MAX_PAYLOAD);
+	return (uint16) size;
+}
+
+/*
+ * Encode the payload of u into buf, which has room for
+ * zheap_undo_payload_size(u) bytes; returns that size.
+ */
+uint16
+zheap_undo_encode(const ZUndo *u, char *buf)
+{
+	char	   *p = buf;
+	int			i;
+
+	assert_encodable(u);
+
+	p = put_varint(p, u->cid);
+	if (u->flags & ZUNDO_TENURE_START)
+		p = put_bytes(p, &u->prev_fxid, sizeof(Fxid));
+	if (u->flags & ZUNDO_BASE)
+	{
+		p = put_bytes(p, &u->base_fxid, sizeof(Fxid));
+		p = put_bytes(p, &u->base_urp, sizeof(UndoRecPtr));
+	}
+	if (ZUndoIsChange(u))
+	{
+		zheap_header_put(p, &u->oldhdr);
+		p += ZHEAP_HEADER_SIZE;
+		if ((u->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_LINK)
+		{
+			p = put_bytes(p, &u->link_fxid, sizeof(Fxid));
+			p = put_bytes(p, &u->link_urp, sizeof(UndoRecPtr));
+		}
+	}
+	switch (u->kind)
+	{
+		case ZUNDO_UPDATE:
+			p = put_bytes(p, &u->prefix, sizeof(uint16));
+			p = put_bytes(p, &u->oldmid, sizeof(uint16));
+			p = put_bytes(p, &u->newmid, sizeof(uint16));
+			p = put_bytes(p, u->oldbytes, u->oldmid);
+			break;
+		case ZUNDO_MOVE:
+			p = put_bytes(p, &u->tid, SizeOfTid);
+			break;
+		case ZUNDO_INSERT_SET:
+			*p++ = (char) u->nranges;
+			for (i = 0; i < u->nranges; i++)
+			{
+				p = put_bytes(p, &u->first[i], sizeof(uint16));
+				p = put_bytes(p, &u->last[i], sizeof(uint16));
+			}
+			*p++ = (char) ((u->token != 0 ? INSERT_HAS_TOKEN : 0) |
+						   (ItemPointerIsValid(&u->tid) ? INSERT_HAS_TID : 0));
+			if (u->token != 0)
+				p = put_bytes(p, &u->token, sizeof(uint32));
+			if (ItemPointerIsValid(&u->tid))
+				p = put_bytes(p, &u->tid, SizeOfTid);
+			break;
+		case ZUNDO_LOCK:
+			*p++ = (char) u->lockmode;
+			*p++ = u->replaced ? 1 : 0;
+			break;
+		default:
+			break;
+	}
+
+	Assert(p - buf == zheap_undo_payload_size(u));
+	return (uint16) (p - buf);
+}
+
+/* ----------------------------------------------------------------
+ *	decoding
+ * ----------------------------------------------------------------
+ */
+
+/* the part all kinds share: tenure, base, old header, link */
+static void
+decode_common(Cursor *c, ZUndo *u)
+{
+	if ((u->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_MASK)
+		undo_is_malformed(c->rec, "no such kind of old version");
+	if ((u->flags & ZUNDO_FAMILY) && (u->flags & ZUNDO_TENURE_START) == 0)
+		undo_is_malformed(c->rec, "a family bit without the start of a tenure");
+
+	u->cid = get_varint(c);
+	if (u->flags & ZUNDO_TENURE_START)
+	{
+		get_bytes(c, &u->prev_fxid, sizeof(Fxid));
+		if ((u->prev_fxid == InvalidFxid) != !UndoRecPtrIsValid(u->chain))
+			undo_is_malformed(c->rec, "previous owner and chain contradict each other");
+		if ((u->flags & ZUNDO_FAMILY) && u->prev_fxid == InvalidFxid)
+			undo_is_malformed(c->rec, "a family tenure follows no owner");
+	}
+	else if (!UndoRecPtrIsValid(u->chain))
+		undo_is_malformed(c->rec, "its tenure has no first record");
+	if (u->flags & ZUNDO_BASE)
+	{
+		get_bytes(c, &u->base_fxid, sizeof(Fxid));
+		get_bytes(c, &u->base_urp, sizeof(UndoRecPtr));
+	}
+	if (ZUndoIsChange(u))
+	{
+		if ((Size) (c->end - c->p) < ZHEAP_HEADER_SIZE)
+			undo_is_malformed(c->rec, "the payload ends in the old header");
+		zheap_header_get(c->p, &u->oldhdr);
+		c->p += ZHEAP_HEADER_SIZE;
+		if ((u->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_LINK)
+		{
+			get_bytes(c, &u->link_fxid, sizeof(Fxid));
+			get_bytes(c, &u->link_urp, sizeof(UndoRecPtr));
+			if (u->link_fxid == InvalidFxid || !UndoRecPtrIsValid(u->link_urp))
+				undo_is_malformed(c->rec, "the link to the old version is empty");
+		}
+	}
+}
+
+static void
+decode_insert_set(Cursor *c, ZUndo *u)
+{
+	uint8		flags;
+	int			i;
+
+	u->nranges = get_byte(c);
+	if (u->nranges == 0 || u->nranges > ZUNDO_MAX_RANGES)
+		undo_is_malformed(c->rec, "number of ranges out of bounds");
+	for (i = 0; i < u->nranges; i++)
+	{
+		get_bytes(c, &u->first[i], sizeof(uint16));
+		get_bytes(c, &u->last[i], sizeof(uint16));
+		if (u->first[i] == InvalidOffsetNumber ||
+			u->first[i] > u->last[i] ||
+			u->last[i] > MaxHeapTuplesPerPage)
+			undo_is_malformed(c->rec, "range of offsets out of bounds");
+	}
+	flags = get_byte(c);
+	if (flags & INSERT_HAS_TOKEN)
+		get_bytes(c, &u->token, sizeof(uint32));
+	if (flags & INSERT_HAS_TID)
+		get_bytes(c, &u->tid, SizeOfTid);
+}
+
+/*
+ * Decode a record.  Pointers in *u go into rec->data.  ERROR (data
+ * corrupted) if it is malformed; ERROR (feature not supported) for spill
+ * records, which nobody writes so far.
+ */
+void
+zheap_undo_decode(const UndoRecord *rec, ZUndo *u)
+{
+	Cursor		c;
+
+	memset(u, 0, sizeof(ZUndo));
+	u->kind = rec->kind;
+	u->flags = rec->flags;
+	u->offset = rec->offset;
+	u->chain = rec->chain;
+	u->writer = rec->writer;
+	ItemPointerSetInvalid(&u->tid);
+
+	c.rec = rec;
+	c.p = rec->payload;
+	c.end = rec->payload + rec->payload_len;
+
+	if (u->kind == ZUNDO_SPILL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("spilled rows are not supported by access method zheap yet")));
+	if (u->kind < ZUNDO_INSERT_OPEN || u->kind > ZUNDO_LOCK)
+		undo_is_malformed(rec, "no such kind");
+	if (u->offset == InvalidOffsetNumber || u->offset > MaxHeapTuplesPerPage)
+		undo_is_malformed(rec, "offset out of bounds");
+
+	decode_common(&c, u);
+
+	switch (u->kind)
+	{
+		case ZUNDO_INSERT_SET:
+			decode_insert_set(&c, u);
+			break;
+		case ZUNDO_UPDATE:
+			get_bytes(&c, &u->prefix, sizeof(uint16));
+			get_bytes(&c, &u->oldmid, sizeof(uint16));
+			get_bytes(&c, &u->newmid, sizeof(uint16));
+			if (c.end - c.p < u->oldmid)
+				undo_is_malformed(rec, "the payload ends in the old bytes");
+			u->oldbytes = c.p;
+			c.p += u->oldmid;
+			break;
+		case ZUNDO_MOVE:
+			get_bytes(&c, &u->tid, SizeOfTid);
+			break;
+		case ZUNDO_LOCK:
+			u->lockmode = get_byte(&c);
+			u->replaced = get_byte(&c) != 0;
+			if (u->lockmode > LockTupleExclusive)
+				undo_is_malformed(rec, "no such lock mode");
+			break;
+		default:
+			break;
+	}
+
+	if (c.p != c.end)
+		undo_is_malformed(rec, "the payload is longer than its contents");
+}
+
+/* ----------------------------------------------------------------
+ *	rows
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Does the record cover offset o?  Only to be asked for a row version that
+ * was reached through the record's own xact slot: an open insert range
+ * covers whatever was appended later by others, too.
+ */
+bool
+zheap_undo_covers(const ZUndo *u, OffsetNumber o)
+{
+	int			i;
+
+	switch (u->kind)
+	{
+		case ZUNDO_INSERT_OPEN:
+			return o >= u->offset;
+		case ZUNDO_INSERT_SET:
+			for (i = 0; i < u->nranges; i++)
+			{
+				if (o >= u->first[i] && o <= u->last[i])
+					return true;
+			}
+			return false;
+		case ZUNDO_UPDATE:
+		case ZUNDO_DELETE:
+		case ZUNDO_MOVE:
+			return o == u->offset;
+		default:
+			return false;
+	}
+}
+
+/*
+ * Diff of two rows for an UPDATE record: one differing stretch behind the
+ * fixed headers.  Lengths are true lengths (rule A16: headers are saved
+ * whole, slack is no part of a row).
+ */
+void
+zheap_undo_diff(ZUndo *u, const char *oldtuple, uint16 oldlen,
+				const char *newtuple, uint16 newlen)
+{
+	const char *o = oldtuple + ZHEAP_HEADER_SIZE;
+	const char *n = newtuple + ZHEAP_HEADER_SIZE;
+	uint16		olen = oldlen - ZHEAP_HEADER_SIZE;
+	uint16		nlen = newlen - ZHEAP_HEADER_SIZE;
+	uint16		common = Min(olen, nlen);
+	uint16		prefix = 0;
+	uint16		suffix = 0;
+
+	Assert(oldlen >= ZHEAP_HEADER_SIZE && newlen >= ZHEAP_HEADER_SIZE);
+
+	while (prefix < common && o[prefix] == n[prefix])
+		prefix++;
+	while (suffix < common - prefix &&
+		   o[olen - 1 - suffix] == n[nlen - 1 - suffix])
+		suffix++;
+
+	u->prefix = prefix;
+	u->oldmid = olen - prefix - suffix;
+	u->newmid = nlen - prefix - suffix;
+	u->oldbytes = o + prefix;
+}
+
+/*
+ * Patch an image back to what it was before the change: UPDATE replaces the
+ * middle, every change restores the old header.  image has room for BLCKSZ
+ * bytes; *len is its true length, before and after.  The header written never
+ * has SLACK, because an image has none.
+ */
+void
+zheap_undo_step_back(const ZUndo *u, char *image, uint16 *len)
+{
+	ZTupleHeader header = u->oldhdr;
+
+	Assert(ZUndoIsChange(u));
+
+	if (u->kind == ZUNDO_UPDATE)
+	{
+		Size		head = ZHEAP_HEADER_SIZE + (Size) u->prefix;
+		Size		suffix;
+
+		if (head + u->newmid > *len ||
+			(Size) *len - u->newmid + u->oldmid > BLCKSZ)
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("undo record of an update does not fit its row"),
+					 errdetail("Offset %u: the row has %u bytes, the record replaces %u bytes behind %u by %u.",
+							   u->offset, *len, u->newmid, (unsigned) head,
+							   u->oldmid)));
+		suffix = *len - head - u->newmid;
+		memmove(image + head + u->oldmid, image + head + u->newmid, suffix);
+		memcpy(image + head, u->oldbytes, u->oldmid);
+		*len = head + u->oldmid + suffix;
+	}
+
+	header.natts_flags1 &= ~ZH_SLACK;
+	zheap_header_put(image, &header);
+}

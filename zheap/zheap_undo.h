@@ -1,0 +1,117 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_undo.h
+ *	  What zheap writes into undo records, and one step back in a row's
+ *	  history (rule M4).
+ *
+ * Record header (undo_page.h): kind, flags, offset, block, chain = the xact
+ * slot's urp before this record.  Payload, nothing aligned:
+ *
+ *	cid varint
+ *	TENURE_START:	prev_fxid u64 (0 = the xact slot was FREE)
+ *	BASE:			base fxid u64, base urp u64	(the foreign tenure below the
+ *					family's tenures; 0, 0 = none)
+ *	UPDATE, DELETE, MOVE:	old header, 5 bytes (as after the takeover pass and
+ *					after normalising dead locks);
+ *					OLD_LINK: link fxid u64, link urp u64
+ *	UPDATE:			prefix u16, old middle length u16, new middle length u16,
+ *					old middle bytes (behind the 5 byte header, true lengths)
+ *	MOVE:			new TID, 6 bytes
+ *	INSERT_SET:		nranges u8, {first u16, last u16} each; flag byte
+ *					(1 token, 2 old TID); token u32; old TID 6 bytes
+ *	LOCK:			mode u8, replaced u8 (it replaced a LOCK_ONLY)
+ *	SPILL:			nentries u16, then {offset u16, fxid u64, urp u64, len u16, bytes}
+ *
+ * An old version is named by value, never by xact slot id:
+ *	OLD_ALLVISIBLE	its writer was visible to all: no link
+ *	OLD_IN_CHAIN	it belongs to this xact slot: look on along chain
+ *	OLD_LINK		content of the xact slot it belonged to, walked down to the
+ *					first committed tenure
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZHEAP_UNDO_H
+#define ZHEAP_UNDO_H
+
+#include "undo/undo.h"
+#include "zheap/zheap_page.h"
+#include "storage/itemptr.h"
+
+#define ZUNDO_INSERT_OPEN		1	/* every o >= offset */
+#define ZUNDO_INSERT_SET		2	/* the listed offsets */
+#define ZUNDO_UPDATE			3
+#define ZUNDO_DELETE			4
+#define ZUNDO_MOVE				5
+#define ZUNDO_LOCK				6
+#define ZUNDO_SPILL				7
+
+/* flags byte of the record header */
+#define ZUNDO_TENURE_START		0x01
+#define ZUNDO_FAMILY			0x02	/* previous tenure is of my top xact */
+#define ZUNDO_BASE				0x04
+#define ZUNDO_OLD_MASK			0x18
+#define ZUNDO_OLD_ALLVISIBLE	0x00
+#define ZUNDO_OLD_IN_CHAIN		0x08
+#define ZUNDO_OLD_LINK			0x10
+#define ZUNDO_KEY				0x20	/* change of a key column, or delete */
+
+#define ZUNDO_MAX_RANGES		16
+
+typedef struct ZUndo
+{
+	uint8		kind;
+	uint8		flags;
+	OffsetNumber offset;
+	UndoRecPtr	chain;
+	Fxid		writer;			/* decoded records only */
+	CommandId	cid;
+	Fxid		prev_fxid;
+	Fxid		base_fxid;
+	UndoRecPtr	base_urp;
+	ZTupleHeader oldhdr;
+	Fxid		link_fxid;
+	UndoRecPtr	link_urp;
+	uint16		prefix;
+	uint16		oldmid;
+	uint16		newmid;
+	const char *oldbytes;
+	ItemPointerData tid;		/* MOVE: new TID; INSERT_SET: old TID or invalid */
+	uint32		token;			/* INSERT_SET: speculative token or 0 */
+	int			nranges;
+	OffsetNumber first[ZUNDO_MAX_RANGES];
+	OffsetNumber last[ZUNDO_MAX_RANGES];
+	uint8		lockmode;		/* LockTupleMode */
+	bool		replaced;
+} ZUndo;
+
+#define ZUndoIsInsert(u) \
+	((u)->kind == ZUNDO_INSERT_OPEN || (u)->kind == ZUNDO_INSERT_SET)
+#define ZUndoIsChange(u) \
+	((u)->kind >= ZUNDO_UPDATE && (u)->kind <= ZUNDO_MOVE)
+
+/* payload bytes that encode would write */
+extern uint16 zheap_undo_payload_size(const ZUndo *u);
+/* encode the payload into buf (at least payload_size bytes); returns size */
+extern uint16 zheap_undo_encode(const ZUndo *u, char *buf);
+
+/* ERROR (data corrupted) if malformed; pointers go into rec->data */
+extern void zheap_undo_decode(const UndoRecord *rec, ZUndo *u);
+
+/* does the record cover offset o (LOCK and SPILL never do) */
+extern bool zheap_undo_covers(const ZUndo *u, OffsetNumber o);
+
+/*
+ * Diff of two rows for an UPDATE record: sets prefix, oldmid, newmid,
+ * oldbytes (into oldtuple).
+ */
+extern void zheap_undo_diff(ZUndo *u, const char *oldtuple, uint16 oldlen,
+							const char *newtuple, uint16 newlen);
+
+/*
+ * Patch an image back: UPDATE replaces the middle; every change restores the
+ * old header.  image has room for BLCKSZ bytes; *len is its true length.
+ * ERROR (data corrupted) if the lengths don't fit.
+ */
+extern void zheap_undo_step_back(const ZUndo *u, char *image, uint16 *len);
+
+#endif							/* ZHEAP_UNDO_H */

@@ -1,0 +1,680 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_update.c
+ *	  Update a row: in place, or as a move, which ends the old version where
+ *	  it is and puts the new one under another TID.
+ *
+ * In place iff no indexed column changes, the page has room, and rule T
+ * allows to overwrite the present version.  Rows that need toasting are
+ * locked first and toasted then, so that no chunk is written for an update
+ * that isn't going to happen.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/sysattr.h"
+#include "access/tupmacs.h"
+#include "access/xloginsert.h"
+#include "catalog/partition.h"
+#include "commands/trigger.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/bufmgr.h"
+#include "storage/predicate.h"
+#include "utils/datum.h"
+#include "utils/rel.h"
+
+#include "zheap/zheap.h"
+#include "zheap/zheap_lock.h"
+#include "zheap/zheap_xlog_change.h"
+
+/* an update in flight, next to its ZRowWrite */
+typedef struct UpdatePlan
+{
+	Relation	rel;
+	TupleTableSlot *slot;		/* the new row's values */
+	ZTuple	   *tuple;			/* formed; NULL while it must still be toasted */
+	bool		toasted;		/* formed with the old version in view */
+	Bitmapset  *key_attrs;
+	Bitmapset  *all_attrs;
+	/* set by update_decide() for the version on top */
+	bool		key_changed;
+	bool		index_changed;
+	bool		toast_first;	/* lock the row, toast, take it again */
+	/* rule T */
+	bool		events_known;
+	bool		events_pending;
+	/* what was tried */
+	bool		pruned;
+	bool		no_room;		/* not even after pruning */
+	bool		move;			/* the outcome */
+	/* a move's new version */
+	bool		same_page;
+	OffsetNumber new_off;
+	ZXactSlotChoice new_choice;
+} UpdatePlan;
+
+/* ----------------------------------------------------------------
+ *	what changes
+ * ----------------------------------------------------------------
+ */
+
+/* equal by their bytes, whatever the length word looks like */
+static bool
+update_datum_is_same(Form_pg_attribute att, Datum a, Datum b)
+{
+	if (att->attlen == -1)
+	{
+		void	   *pa = DatumGetPointer(a);
+		void	   *pb = DatumGetPointer(b);
+
+		if (VARATT_IS_EXTENDED(pa) && !VARATT_IS_SHORT(pa))
+			return datumIsEqual(a, b, false, -1);
+		if (VARATT_IS_EXTENDED(pb) && !VARATT_IS_SHORT(pb))
+			return false;
+		return VARSIZE_ANY_EXHDR(pa) == VARSIZE_ANY_EXHDR(pb) &&
+			memcmp(VARDATA_ANY(pa), VARDATA_ANY(pb),
+				   VARSIZE_ANY_EXHDR(pa)) == 0;
+	}
+	return datumIsEqual(a, b, att->attbyval, att->attlen);
+}
+
+/*
+ * Does any of attrs differ between a row on disk and values that aren't formed
+ * yet?  May answer yes where a toasted value only looks different.
+ */
+static bool
+update_values_change(UpdatePlan *plan, Bitmapset *attrs, const char *old,
+					 uint16 oldlen)
+{
+	TupleDesc	desc = RelationGetDescr(plan->rel);
+	Datum	   *values = palloc(desc->natts * sizeof(Datum));
+	bool	   *isnull = palloc(desc->natts * sizeof(bool));
+	bool		changed = false;
+	int			x = -1;
+
+	zheap_deform_tuple(desc, old, oldlen, values, isnull);
+	while (!changed && (x = bms_next_member(attrs, x)) >= 0)
+	{
+		AttrNumber	attno = x + FirstLowInvalidHeapAttributeNumber;
+
+		if (attno == 0)
+			changed = true;		/* whole row */
+		if (attno <= 0)
+			continue;
+		if (isnull[attno - 1] != plan->slot->tts_isnull[attno - 1])
+			changed = true;
+		else if (!isnull[attno - 1])
+			changed = !update_datum_is_same(TupleDescAttr(desc, attno - 1),
+											values[attno - 1],
+											plan->slot->tts_values[attno - 1]);
+	}
+	pfree(values);
+	pfree(isnull);
+	return changed;
+}
+
+/*
+ * Called by zheap_row_take() with the page locked: compare the version on the
+ * page with the new row, and set the lock strength that goes with it.
+ */
+static void
+update_decide(ZRowWrite *w, void *arg)
+{
+	UpdatePlan *plan = arg;
+
+	if (plan->tuple == NULL)
+	{
+		plan->toast_first = true;
+		plan->index_changed = true;
+		plan->key_changed = update_values_change(plan, plan->key_attrs,
+												 w->image, w->image_len);
+	}
+	else
+	{
+		Bitmapset  *changed;
+
+		plan->toast_first = !plan->toasted &&
+			zheap_tuple_has_external(w->image);
+		changed = zheap_changed_attrs(plan->rel, plan->all_attrs,
+									  w->image, w->image_len,
+									  plan->tuple->data, plan->tuple->len);
+		plan->index_changed = !bms_is_empty(changed);
+		plan->key_changed = bms_overlap(changed, plan->key_attrs);
+		bms_free(changed);
+	}
+	w->mode = plan->key_changed ? LockTupleExclusive : LockTupleNoKeyExclusive;
+}
+
+/*
+ * Form the new row now if that surely needs no toasting; no lock held.
+ */
+static void
+update_form_early(UpdatePlan *plan)
+{
+	TupleTableSlot *slot = plan->slot;
+	TupleDesc	desc = RelationGetDescr(plan->rel);
+
+	slot_getallattrs(slot);
+	for (int i = 0; i < desc->natts; i++)
+	{
+		if (!slot->tts_isnull[i] && TupleDescAttr(desc, i)->attlen == -1 &&
+			VARATT_IS_EXTERNAL(DatumGetPointer(slot->tts_values[i])))
+			return;
+	}
+	if (heap_compute_data_size(desc, slot->tts_values, slot->tts_isnull) +
+		BITMAPLEN(desc->natts) + ZHEAP_HEADER_SIZE > ZHEAP_TOAST_THRESHOLD)
+		return;
+	plan->tuple = zheap_form_from_slot(plan->rel, slot, NULL, 0);
+}
+
+/*
+ * The row is taken but must be toasted: lock it, give up the page, toast
+ * against the version locked.  Nobody else can change that version now.
+ */
+static void
+update_lock_and_toast(ZRowWrite *w, UpdatePlan *plan)
+{
+	TupleTableSlot *oldslot;
+
+	zheap_row_write_lock(w);
+	zheap_row_unlock(w);
+
+	oldslot = MakeSingleTupleTableSlot(RelationGetDescr(plan->rel),
+									   &TTSOpsZHeapTuple);
+	zheap_slot_store(oldslot, RelationGetRelid(plan->rel), &w->tid,
+					 w->image, w->image_len, w->image_writer, w->image_cid);
+	if (plan->tuple != NULL)
+		pfree(plan->tuple);
+	plan->tuple = zheap_form_from_slot(plan->rel, plan->slot, oldslot, 0);
+	plan->toasted = true;
+	ExecDropSingleTupleTableSlot(oldslot);
+}
+
+/* ----------------------------------------------------------------
+ *	rule T
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Is some AFTER trigger event of this relation, or of a root it belongs to,
+ * waiting to refetch rows by TID?  No lock held (partition ancestors are
+ * looked up in the catalog).
+ */
+static bool
+update_events_are_pending(Relation rel)
+{
+	ListCell   *lc;
+	List	   *ancestors;
+	bool		pending;
+
+	if (AfterTriggerPendingOnRel(RelationGetRelid(rel)))
+		return true;
+	if (!rel->rd_rel->relispartition)
+		return false;
+
+	pending = false;
+	ancestors = get_partition_ancestors(RelationGetRelid(rel));
+	foreach(lc, ancestors)
+	{
+		if (AfterTriggerPendingOnRel(lfirst_oid(lc)))
+			pending = true;
+	}
+	list_free(ancestors);
+	return pending;
+}
+
+/*
+ * May the version on top be overwritten?  Not if I made it and an event still
+ * has to show it to a trigger (core-contract.md, section 1, rule T).  False
+ * with events_known unset: find out first.
+ */
+static bool
+update_may_overwrite(ZRowWrite *w, UpdatePlan *plan)
+{
+	if (w->top.status != ZXACT_CURRENT || plan->rel->trigdesc == NULL)
+		return true;
+	return plan->events_known && !plan->events_pending;
+}
+
+/* ----------------------------------------------------------------
+ *	where to
+ * ----------------------------------------------------------------
+ */
+
+static bool
+update_fits_in_place(ZRowWrite *w, UpdatePlan *plan)
+{
+	return zheap_page_replace_need(w->page, w->off, plan->tuple->len) <=
+		zheap_page_total_free(w->page);
+}
+
+/*
+ * Make sure that the other page of a move, locked along, takes the new row:
+ * aborted changes rolled back, xact slot chosen, room there.  False: nothing
+ * is locked any more, take the row again.
+ */
+static bool
+update_prepare_new_page(ZRowWrite *w, UpdatePlan *plan)
+{
+	Page		page = BufferGetPage(w->newbuf);
+	ZReserveResult reserved;
+	Fxid		wait_for;
+	bool		append;
+
+	if (PageIsNew(page))
+	{
+		memset(&plan->new_choice, 0, sizeof(ZXactSlotChoice));
+		plan->new_choice.id = 1;
+		plan->new_choice.tenure = ZTENURE_FREE;
+		plan->new_off = FirstOffsetNumber;
+		return true;
+	}
+
+	zheap_page_check(plan->rel, BufferGetBlockNumber(w->newbuf), page);
+	if (zheap_page_has_aborted(w->newbuf, page, &w->cx.hz))
+		zheap_rollback_buffer(plan->rel, w->newbuf);
+
+	if (zheap_page_insert_room(page) >= plan->tuple->len)
+	{
+		reserved = zheap_xact_slot_reserve(plan->rel, w->newbuf, &w->cx.hz,
+										   w->fxid, 0, &plan->new_choice,
+										   &wait_for);
+		if (reserved == ZRESERVE_WAIT)
+		{
+			zheap_row_wait_xact_slot(w, wait_for);
+			return false;
+		}
+		if (reserved == ZRESERVE_ABORTED)
+		{
+			zheap_row_unlock(w);
+			return false;
+		}
+		plan->new_off = zheap_page_free_offset(page, &append);
+		if (zheap_page_insert_room(page) >= plan->tuple->len &&
+			OffsetNumberIsValid(plan->new_off))
+			return true;
+	}
+
+	/* filled up while it was unlocked: look for another one */
+	zheap_row_unlock(w);
+	ReleaseBuffer(w->newbuf);
+	w->newbuf = InvalidBuffer;
+	return false;
+}
+
+/* Find a place for the new version of a move; false as above. */
+static bool
+update_find_home(ZRowWrite *w, UpdatePlan *plan)
+{
+	Buffer		buffer;
+	bool		append;
+
+	plan->same_page = false;
+	if (BufferIsValid(w->newbuf))
+		return update_prepare_new_page(w, plan);
+
+	if (zheap_page_insert_room(w->page) >= plan->tuple->len)
+	{
+		plan->new_off = zheap_page_free_offset(w->page, &append);
+		if (OffsetNumberIsValid(plan->new_off))
+		{
+			plan->same_page = true;
+			return true;
+		}
+	}
+
+	zheap_row_unlock(w);
+	buffer = zheap_get_page_for_tuple(plan->rel, plan->tuple->len,
+									  InvalidBuffer, 0, NULL, &w->newvm);
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	if (BufferGetBlockNumber(buffer) == w->block)
+		ReleaseBuffer(buffer);	/* the old page has room by now */
+	else
+		w->newbuf = buffer;
+	return false;
+}
+
+/*
+ * Take the row until everything is decided: in place, or where to.  As
+ * zheap_row_take().
+ */
+static TM_Result
+update_take(ZRowWrite *w, UpdatePlan *plan)
+{
+	for (;;)
+	{
+		TM_Result	result = zheap_row_take(w);
+
+		if (result != TM_Ok)
+		{
+			if (plan->toasted)
+				elog(ERROR, "row (%u,%u) of relation \"%s\" changed although it was locked",
+					 w->block, w->off, RelationGetRelationName(plan->rel));
+			return result;
+		}
+
+		if (plan->toast_first)
+		{
+			update_lock_and_toast(w, plan);
+			continue;
+		}
+
+		/* in place? */
+		if (!plan->index_changed && !plan->no_room)
+		{
+			if (update_may_overwrite(w, plan))
+			{
+				if (update_fits_in_place(w, plan))
+				{
+					plan->move = false;
+					return TM_Ok;
+				}
+				if (!plan->pruned)
+				{
+					ZPruneResult pruned;
+
+					plan->pruned = true;
+					zheap_prune_page(plan->rel, w->buffer, &w->cx.hz, false,
+									 &pruned);
+				}
+				else
+					plan->no_room = true;
+				zheap_row_unlock(w);
+				continue;
+			}
+			if (!plan->events_known)
+			{
+				zheap_row_unlock(w);
+				plan->events_pending = update_events_are_pending(plan->rel);
+				plan->events_known = true;
+				continue;
+			}
+		}
+
+		/* a move leaves no live locker behind (rule M14) */
+		if (!w->alone)
+		{
+			w->alone = true;
+			zheap_row_unlock(w);
+			continue;
+		}
+		if (update_find_home(w, plan))
+		{
+			plan->move = true;
+			return TM_Ok;
+		}
+	}
+}
+
+/* ----------------------------------------------------------------
+ *	writing
+ * ----------------------------------------------------------------
+ */
+
+static void
+update_write_in_place(ZRowWrite *w, UpdatePlan *plan)
+{
+	ZUndo		u;
+	ZTupleHeader header;
+	ZTupleHeader formed;
+
+	Assert(!plan->key_changed);
+	zheap_header_get(plan->tuple->data, &formed);
+	zheap_row_describe(w, ZUNDO_UPDATE, plan->key_changed, &u, &header);
+	header.natts_flags1 = formed.natts_flags1;
+	header.flags2 |= ZH_INPLACE;
+	zheap_undo_diff(&u, w->image, w->image_len,
+					plan->tuple->data, plan->tuple->len);
+	zheap_row_write(w, XLOG_ZHEAP_UPDATE, &u, &header,
+					plan->tuple->data, plan->tuple->len);
+}
+
+/* a move about to be written */
+typedef struct UpdateMove
+{
+	ZRowWrite  *w;
+	Buffer		newbuf;			/* w->buffer if on the same page */
+	Page		newpage;
+	BlockNumber newblock;
+	bool		init;
+	UndoInsertion ins;
+	ZVmClear	vm;
+	ZOwnChange	own[2];
+	ZRowChange	old;
+	xl_zheap_move xlrec;
+} UpdateMove;
+
+/*
+ * Two records on one undo page.  On one and the same table page they are
+ * neighbours of one chain, else each belongs to its page's xact slot.
+ */
+static void
+update_move_prepare(UpdateMove *m, UpdatePlan *plan)
+{
+	ZRowWrite  *w = m->w;
+	ZUndo		u[2];
+	char	   *payload[2];
+	uint16		len[2];
+	BlockNumber block[2] = {w->block, m->newblock};
+
+	zheap_row_describe(w, ZUNDO_MOVE, plan->key_changed, &u[0],
+					   &m->old.header);
+	m->old.header.flags2 |= ZH_MOVED;
+	m->old.offset = w->off;
+	m->old.tuple = NULL;
+	m->old.len = 0;
+	m->old.prune_xid = XidFromFxid(w->fxid);
+	ItemPointerSet(&u[0].tid, m->newblock, plan->new_off);
+
+	memset(&u[1], 0, sizeof(ZUndo));
+	u[1].kind = ZUNDO_INSERT_SET;
+	u[1].offset = plan->new_off;
+	u[1].cid = w->cid;
+	u[1].nranges = 1;
+	u[1].first[0] = u[1].last[0] = plan->new_off;
+	u[1].tid = w->tid;
+	if (m->init)
+		u[1].flags = ZUNDO_TENURE_START;
+	else if (!plan->same_page)
+		zheap_undo_describe_tenure(&w->cx, m->newpage, m->newblock,
+								   &plan->new_choice, &u[1]);
+
+	undo_insertion_init(&m->ins, w->rel);
+	for (int i = 0; i < 2; i++)
+	{
+		len[i] = zheap_undo_payload_size(&u[i]);
+		payload[i] = palloc(len[i]);
+		zheap_undo_encode(&u[i], payload[i]);
+		undo_insertion_add(&m->ins, u[i].kind, u[i].flags, block[i],
+						   u[i].offset, u[i].chain, payload[i], len[i]);
+	}
+
+	memset(&m->vm, 0, sizeof(ZVmClear));
+	m->xlrec.flags = 0;
+	if (PageIsAllVisible(w->page))
+	{
+		zheap_vm_add(&m->vm, w->block, w->vmbuffer);
+		m->xlrec.flags |= ZMOVE_CLEARED_VM_OLD;
+	}
+	if (!plan->same_page && PageIsAllVisible(m->newpage))
+	{
+		zheap_vm_add(&m->vm, m->newblock, w->newvm);
+		m->xlrec.flags |= ZMOVE_CLEARED_VM_NEW;
+	}
+	zheap_vm_lock(&m->vm);
+	undo_prepare(&m->ins);
+	if (plan->same_page)
+		m->ins.rec[1].chain = m->ins.rec[0].urp;
+}
+
+static void
+update_move_log(UpdateMove *m, UpdatePlan *plan)
+{
+	ZRowWrite  *w = m->w;
+	uint8		flags = REGBUF_STANDARD | (m->init ? REGBUF_WILL_INIT : 0);
+	XLogRecPtr	lsn;
+
+	XLogBeginInsert();
+	XLogRegisterData((char *) &m->xlrec, SizeOfZHeapMove);
+	XLogRegisterBuffer(0, w->buffer, REGBUF_STANDARD);
+	if (!plan->same_page)
+		XLogRegisterBuffer(1, m->newbuf, flags);
+	XLogRegisterBufData(plan->same_page ? 0 : 1, plan->tuple->data,
+						plan->tuple->len);
+	undo_register(&m->ins, 2);
+	zheap_vm_register(&m->vm, 3);
+	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_MOVE);
+
+	PageSetLSN(w->page, lsn);
+	PageSetLSN(m->newpage, lsn);
+	undo_set_lsn(&m->ins, lsn);
+	zheap_vm_set_lsn(&m->vm, lsn);
+}
+
+/* End the old version, put the new one; *newtid is where. */
+static void
+update_write_move(ZRowWrite *w, UpdatePlan *plan, ItemPointer newtid)
+{
+	UpdateMove *m = palloc(sizeof(UpdateMove));
+	ZTupleHeader header;
+	bool		same = plan->same_page;
+
+	m->w = w;
+	m->newbuf = same ? w->buffer : w->newbuf;
+	m->newpage = BufferGetPage(m->newbuf);
+	m->newblock = BufferGetBlockNumber(m->newbuf);
+	m->init = PageIsNew(m->newpage);
+	update_move_prepare(m, plan);
+
+	/* the new version: just inserted */
+	zheap_header_get(plan->tuple->data, &header);
+	header.slot = same ? w->choice.id : plan->new_choice.id;
+	header.flags2 = 0;
+	zheap_header_put(plan->tuple->data, &header);
+
+	m->own[0].xact_slot = w->choice.id;
+	m->own[0].tenure = w->choice.tenure;
+	m->own[0].fxid = w->fxid;
+	m->own[0].urp = m->ins.rec[same ? 1 : 0].urp;
+	m->own[1].xact_slot = header.slot;
+	m->own[1].tenure = same ? w->choice.tenure : plan->new_choice.tenure;
+	m->own[1].fxid = w->fxid;
+	m->own[1].urp = m->ins.rec[1].urp;
+	for (int i = 0; i < 2; i++)
+	{
+		m->xlrec.undo_offset[i] = undo_insertion_offset(&m->ins, i);
+		m->xlrec.xact_slot[i] = m->own[i].xact_slot;
+		m->xlrec.tenure[i] = m->own[i].tenure;
+	}
+	m->xlrec.offset[0] = w->off;
+	m->xlrec.offset[1] = plan->new_off;
+	m->xlrec.flags |= (same ? ZMOVE_SAME_PAGE : 0) |
+		(m->init ? ZMOVE_INIT_PAGE : 0);
+	zheap_header_put(m->xlrec.header, &m->old.header);
+
+	START_CRIT_SECTION();
+	if (m->init)
+		zheap_page_init(m->newpage, ZHEAP_INITIAL_XACT_SLOTS);
+	zheap_change_apply_own(w->page, &m->own[0]);
+	if (!zheap_change_apply_row(w->page, &m->old))
+		elog(PANIC, "row (%u,%u) can't be ended", w->block, w->off);
+	if (!same)
+		zheap_change_apply_own(m->newpage, &m->own[1]);
+	if (!zheap_change_apply_arrival(m->newpage, plan->new_off,
+									plan->tuple->data, plan->tuple->len))
+		elog(PANIC, "no room for row (%u,%u)", m->newblock, plan->new_off);
+	MarkBufferDirty(w->buffer);
+	MarkBufferDirty(m->newbuf);
+	undo_insert(&m->ins);
+	zheap_vm_clear(&m->vm);
+	if (RelationNeedsWAL(w->rel))
+		update_move_log(m, plan);
+	else
+		undo_log_alone(&m->ins);
+	END_CRIT_SECTION();
+
+	undo_release(&m->ins);
+	zheap_vm_release(&m->vm);
+	ItemPointerSet(newtid, m->newblock, plan->new_off);
+	pfree((char *) m->ins.rec[0].payload);
+	pfree((char *) m->ins.rec[1].payload);
+	pfree(m);
+}
+
+/*
+ * See table_tuple_update().  TM_Ok in place: *otid gets the tag PRE, so that
+ * triggers find the old version; slot->tts_tid is the plain TID.
+ */
+TM_Result
+zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
+			 CommandId cid, Snapshot snapshot, Snapshot crosscheck, bool wait,
+			 TM_FailureData *tmfd, LockTupleMode *lockmode,
+			 bool *update_indexes)
+{
+	ZRowWrite  *w = palloc(sizeof(ZRowWrite));
+	UpdatePlan	plan;
+	ItemPointerData newtid;
+	TM_Result	result;
+
+	zheap_epq_running = false;
+
+	/* no catalog lookups with a page locked */
+	memset(&plan, 0, sizeof(plan));
+	plan.rel = rel;
+	plan.slot = slot;
+	plan.all_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_ALL);
+	plan.key_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_KEY);
+	update_form_early(&plan);
+
+	/* find and wait */
+	zheap_row_begin(w, rel, otid, cid, snapshot, crosscheck);
+	w->mode = LockTupleNoKeyExclusive;
+	w->wait = wait;
+	w->need_vm = true;
+	w->oper = XLTW_Update;
+	w->decide = update_decide;
+	w->decide_arg = &plan;
+	result = update_take(w, &plan);
+	*lockmode = w->mode;
+	*update_indexes = false;
+
+	if (result == TM_Ok)
+	{
+		CheckForSerializableConflictIn(rel, &w->tid, w->block);
+
+		newtid = w->tid;
+		if (plan.move)
+			update_write_move(w, &plan, &newtid);
+		else
+			update_write_in_place(w, &plan);
+		zheap_row_end(w);
+
+		slot->tts_tableOid = RelationGetRelid(rel);
+		slot->tts_tid = newtid;
+		*update_indexes = plan.move;
+
+		/* an in-place update leaves no dead row behind */
+		pgstat_count_heap_update(rel, !plan.move);
+		if (!plan.move)
+		{
+			*otid = w->tid;
+			zheap_tid_set_tag(otid, ZTID_PRE);
+			pgstat_update_heap_dead_tuples(rel, 1);
+		}
+	}
+	else
+	{
+		*tmfd = w->failure;
+		zheap_row_end(w);
+	}
+
+	if (plan.tuple != NULL)
+		pfree(plan.tuple);
+	bms_free(plan.all_attrs);
+	bms_free(plan.key_attrs);
+	pfree(w);
+	return result;
+}

@@ -1,0 +1,702 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_vacuum.c
+ *	  Vacuum of a whole relation: roll back and prune each page, remove index
+ *	  entries of dead line pointers, make those reusable, set visibility map
+ *	  bits, keep the free space map, truncate.
+ *
+ *	1	per page: take back what aborted, prune, collect DEAD line pointers
+ *	2	when their memory is full, and at the end: delete index entries, then
+ *		DEAD -> UNUSED
+ *
+ * There is no freezing pass: pages hold 64-bit xids.  Vacuum runs with
+ * PROC_IN_VACUUM, so it writes no undo (rule W25).  Pages are changed under
+ * the exclusive lock alone; no cleanup lock is ever needed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/multixact.h"
+#include "access/visibilitymap.h"
+#include "catalog/storage.h"
+#include "commands/dbcommands.h"
+#include "commands/progress.h"
+#include "commands/vacuum.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/autovacuum.h"
+#include "storage/freespace.h"
+#include "storage/latch.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/pg_rusage.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+#include "zheap/zheap.h"
+
+/* truncate when so many pages, or that part of the table, can be given back */
+#define TRUNCATE_MIN_PAGES		1000
+#define TRUNCATE_FRACTION		16
+#define TRUNCATE_TRY_MS			50
+#define TRUNCATE_GIVE_UP_MS		5000
+
+/* let upper levels of the free space map know every so many pages */
+#define FSM_EVERY_PAGES			((BlockNumber) 32768)
+
+typedef struct Vacuum
+{
+	Relation	rel;
+	VacuumParams *params;
+	BufferAccessStrategy strategy;
+	int			elevel;			/* for messages on the way */
+
+	/* indexes */
+	int			nindexes;
+	Relation   *indexes;
+	IndexBulkDeleteResult **stats;
+	bool		do_indexes;		/* delete entries and clean up */
+	ParallelVacuumState *parallel;
+	VacDeadItems *dead;			/* in TID order; one block's at least fit */
+	int			nindexscans;
+
+	/* the table */
+	BlockNumber nblocks;
+	BlockNumber nonempty;		/* number of the last page in use + 1 */
+	Buffer		vmbuffer;
+
+	/* what was found and done */
+	BlockNumber scanned;
+	BlockNumber truncated;
+	double		live_scanned;	/* rows on scanned pages */
+	double		live;			/* estimate for the table */
+	int64		recently_dead;
+	int64		reclaimed;
+	int64		pointers_freed;
+	int64		dead_left;
+} Vacuum;
+
+/* ----------------------------------------------------------------
+ *	one page
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Mark the page all-visible if pruning found it to be.  What pruning went by
+ * is below U or was frozen, so that standbys had their conflict before: the
+ * record needs no horizon of its own (rule M15, attack A18).
+ */
+static void
+set_all_visible(Vacuum *vac, Buffer buffer, BlockNumber block)
+{
+	Page		page = BufferGetPage(buffer);
+
+	if (PageIsAllVisible(page) &&
+		(visibilitymap_get_status(vac->rel, block, &vac->vmbuffer) &
+		 VISIBILITYMAP_ALL_VISIBLE))
+		return;
+
+	PageSetAllVisible(page);
+	MarkBufferDirty(buffer);
+	visibilitymap_set(vac->rel, block, buffer, InvalidXLogRecPtr,
+					  vac->vmbuffer, InvalidTransactionId,
+					  VISIBILITYMAP_ALL_VISIBLE);
+}
+
+/* does the page hold nothing that anybody may come back to */
+static bool
+page_is_empty(Page page, const UndoHorizons *hz)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+	if (ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL)
+		return false;
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		if (ItemIdIsUsed(PageGetItemId(page, off)))
+			return false;
+	}
+	for (int id = 1; id <= ZPageGetOpaque(page)->nslots; id++)
+	{
+		ZXactSlot	slot = ZPageGetXactSlot(page, id);
+
+		if (!ZXactSlotIsFree(slot) && ZXactSlotFxid(slot) >= hz->u)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Step 1 for one page.  The pin of its visibility map page is in vmbuffer.
+ * Nothing is locked before or after.
+ */
+static void
+vacuum_page(Vacuum *vac, BlockNumber block)
+{
+	UndoHorizons hz = undo_horizons();
+	ZPruneResult result;
+	Buffer		buffer;
+	Page		page;
+	Size		room;
+
+	buffer = ReadBufferExtended(vac->rel, MAIN_FORKNUM, block, RBM_NORMAL,
+								vac->strategy);
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	page = BufferGetPage(buffer);
+	vac->scanned++;
+
+	if (PageIsNew(page))
+	{
+		/* left by a crash or an error after extending; offer it again */
+		UnlockReleaseBuffer(buffer);
+		if (GetRecordedFreeSpace(vac->rel, block) == 0)
+			RecordPageWithFreeSpace(vac->rel, block, ZHEAP_NEW_PAGE_ROOM);
+		return;
+	}
+
+	zheap_page_check(vac->rel, block, page);
+	if (zheap_page_has_aborted(buffer, page, &hz))
+		zheap_rollback_buffer(vac->rel, buffer);
+	zheap_prune_page(vac->rel, buffer, &hz, vac->nindexes == 0, &result);
+
+	vac->live_scanned += result.live_tuples;
+	vac->recently_dead += result.recently_dead;
+	vac->reclaimed += result.nreclaimed;
+	/* with dead pointers only, step 2 will tell */
+	if ((result.has_tuples || result.ndead == 0 || !vac->do_indexes) &&
+		!page_is_empty(page, &hz))
+		vac->nonempty = block + 1;
+
+	if (result.ndead > 0 && vac->do_indexes && vac->nindexes > 0)
+	{
+		OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+		Assert(vac->dead->num_items + result.ndead <= vac->dead->max_items);
+		for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+		{
+			if (ItemIdIsDead(PageGetItemId(page, off)))
+				ItemPointerSet(&vac->dead->items[vac->dead->num_items++],
+							   block, off);
+		}
+	}
+	else
+		vac->dead_left += result.ndead;
+
+	if (result.all_visible && result.ndead == 0)
+		set_all_visible(vac, buffer, block);
+
+	room = zheap_page_insert_room(page);
+	UnlockReleaseBuffer(buffer);
+	RecordPageWithFreeSpace(vac->rel, block, room);
+}
+
+/*
+ * Step 2 for one page: its line pointers among dead->items, from number first
+ * on, have no index entries any more.  Returns the number of the first item
+ * of the next page.
+ */
+static int
+free_line_pointers(Vacuum *vac, int first)
+{
+	BlockNumber block = ItemPointerGetBlockNumber(&vac->dead->items[first]);
+	UndoHorizons hz = undo_horizons();
+	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
+	ZPruneResult result;
+	Buffer		buffer;
+	Page		page;
+	Size		room;
+	int			i;
+
+	visibilitymap_pin(vac->rel, block, &vac->vmbuffer);
+	buffer = ReadBufferExtended(vac->rel, MAIN_FORKNUM, block, RBM_NORMAL,
+								vac->strategy);
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	zheap_page_check(vac->rel, block, BufferGetPage(buffer));
+
+	page = zheap_delta_begin(delta, vac->rel, buffer);
+	for (i = first; i < vac->dead->num_items; i++)
+	{
+		ItemPointer tid = &vac->dead->items[i];
+		OffsetNumber off = ItemPointerGetOffsetNumber(tid);
+
+		if (ItemPointerGetBlockNumber(tid) != block)
+			break;
+		/* nobody else frees a DEAD pointer while I hold my table lock */
+		if (off <= PageGetMaxOffsetNumber(page) &&
+			ItemIdIsDead(PageGetItemId(page, off)))
+		{
+			zheap_page_set_unused(page, off);
+			vac->pointers_freed++;
+		}
+	}
+	zheap_page_truncate_line_pointers(page);
+	/* what removed the rows carried the conflict horizon */
+	zheap_delta_finish(delta, InvalidFxid);
+	pfree(delta);
+
+	page = BufferGetPage(buffer);
+	if (zheap_page_has_aborted(buffer, page, &hz))
+		zheap_rollback_buffer(vac->rel, buffer);
+	zheap_prune_page(vac->rel, buffer, &hz, false, &result);
+	if (result.all_visible && result.ndead == 0)
+		set_all_visible(vac, buffer, block);
+	if (!page_is_empty(page, &hz))
+		vac->nonempty = Max(vac->nonempty, block + 1);
+
+	room = zheap_page_insert_room(page);
+	UnlockReleaseBuffer(buffer);
+	RecordPageWithFreeSpace(vac->rel, block, room);
+	return i;
+}
+
+/* ----------------------------------------------------------------
+ *	indexes
+ * ----------------------------------------------------------------
+ */
+
+/* most dead TIDs to keep in memory, as lazy vacuum of heap decides */
+static int
+max_dead_items(Vacuum *vac)
+{
+	int			work_mem = IsAutoVacuumWorkerProcess() &&
+		autovacuum_work_mem != -1 ? autovacuum_work_mem : maintenance_work_mem;
+	int64		n;
+
+	if (vac->nindexes == 0)
+		return MaxHeapTuplesPerPage;
+	n = MAXDEADITEMS(work_mem * 1024L);
+	n = Min(n, INT_MAX);
+	n = Min(n, MAXDEADITEMS(MaxAllocSize));
+	n = Min(n, (int64) vac->nblocks * MaxHeapTuplesPerPage);
+	return (int) Max(n, MaxHeapTuplesPerPage);
+}
+
+static void
+open_dead_items(Vacuum *vac)
+{
+	int			max = max_dead_items(vac);
+
+	if (vac->params->nworkers >= 0 && vac->nindexes > 1 && vac->do_indexes)
+	{
+		if (RelationUsesLocalBuffers(vac->rel))
+		{
+			if (vac->params->nworkers > 0)
+				ereport(WARNING,
+						(errmsg("disabling parallel option of vacuum on \"%s\" --- cannot vacuum temporary tables in parallel",
+								RelationGetRelationName(vac->rel))));
+		}
+		else
+			vac->parallel = parallel_vacuum_init(vac->rel, vac->indexes,
+												 vac->nindexes,
+												 vac->params->nworkers, max,
+												 vac->elevel, vac->strategy);
+	}
+	if (vac->parallel != NULL)
+	{
+		vac->dead = parallel_vacuum_get_dead_items(vac->parallel);
+		return;
+	}
+	vac->dead = (VacDeadItems *) palloc(vac_max_items_to_alloc_size(max));
+	vac->dead->max_items = max;
+	vac->dead->num_items = 0;
+}
+
+static void
+fill_index_info(Vacuum *vac, int i, IndexVacuumInfo *info)
+{
+	info->index = vac->indexes[i];
+	info->analyze_only = false;
+	info->report_progress = false;
+	info->estimated_count = true;
+	info->message_level = vac->elevel;
+	info->num_heap_tuples = Max(vac->rel->rd_rel->reltuples, 0);
+	info->strategy = vac->strategy;
+}
+
+/* delete the index entries of all dead TIDs, then free these */
+static void
+vacuum_dead_items(Vacuum *vac)
+{
+	int			i;
+
+	if (vac->dead->num_items == 0)
+		return;
+
+	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE,
+								 PROGRESS_VACUUM_PHASE_VACUUM_INDEX);
+	if (vac->parallel != NULL)
+		parallel_vacuum_bulkdel_all_indexes(vac->parallel,
+											(long) Max(vac->rel->rd_rel->reltuples, 0),
+											vac->nindexscans);
+	else
+	{
+		for (i = 0; i < vac->nindexes; i++)
+		{
+			IndexVacuumInfo info;
+
+			fill_index_info(vac, i, &info);
+			vac->stats[i] = vac_bulkdel_one_index(&info, vac->stats[i],
+												  vac->dead);
+		}
+	}
+	vac->nindexscans++;
+	pgstat_progress_update_param(PROGRESS_VACUUM_NUM_INDEX_VACUUMS,
+								 vac->nindexscans);
+
+	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE,
+								 PROGRESS_VACUUM_PHASE_VACUUM_HEAP);
+	for (i = 0; i < vac->dead->num_items;)
+	{
+		vacuum_delay_point();
+		i = free_line_pointers(vac, i);
+	}
+	vac->dead->num_items = 0;
+}
+
+/* let every index clean up, and note what it says of itself */
+static void
+cleanup_indexes(Vacuum *vac)
+{
+	int			i;
+
+	if (vac->nindexes == 0)
+		return;
+	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE,
+								 PROGRESS_VACUUM_PHASE_INDEX_CLEANUP);
+	if (vac->parallel != NULL)
+		parallel_vacuum_cleanup_all_indexes(vac->parallel, (long) vac->live,
+											vac->nindexscans,
+											vac->scanned < vac->nblocks);
+	else
+	{
+		for (i = 0; i < vac->nindexes; i++)
+		{
+			IndexVacuumInfo info;
+
+			fill_index_info(vac, i, &info);
+			info.num_heap_tuples = vac->live;
+			info.estimated_count = vac->scanned < vac->nblocks;
+			vac->stats[i] = vac_cleanup_one_index(&info, vac->stats[i]);
+		}
+	}
+}
+
+static void
+update_index_stats(Vacuum *vac)
+{
+	for (int i = 0; i < vac->nindexes; i++)
+	{
+		IndexBulkDeleteResult *stats = vac->stats[i];
+
+		if (stats == NULL || stats->estimated_count)
+			continue;
+		vac_update_relstats(vac->indexes[i], stats->num_pages,
+							stats->num_index_tuples, 0, false,
+							InvalidTransactionId, InvalidMultiXactId,
+							NULL, NULL, false);
+	}
+}
+
+/* ----------------------------------------------------------------
+ *	the table
+ * ----------------------------------------------------------------
+ */
+
+/* may the page be skipped: marked all-visible, and not the last one */
+static bool
+may_skip(Vacuum *vac, BlockNumber block)
+{
+	if ((vac->params->options & VACOPT_DISABLE_PAGE_SKIPPING) ||
+		block == vac->nblocks - 1)
+		return false;
+	return (visibilitymap_get_status(vac->rel, block, &vac->vmbuffer) &
+			VISIBILITYMAP_ALL_VISIBLE) != 0;
+}
+
+static void
+scan_table(Vacuum *vac)
+{
+	BlockNumber fsm_from = 0;
+
+	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE,
+								 PROGRESS_VACUUM_PHASE_SCAN_HEAP);
+	pgstat_progress_update_param(PROGRESS_VACUUM_TOTAL_HEAP_BLKS,
+								 vac->nblocks);
+	pgstat_progress_update_param(PROGRESS_VACUUM_MAX_DEAD_TUPLES,
+								 vac->dead->max_items);
+
+	for (BlockNumber block = 0; block < vac->nblocks; block++)
+	{
+		vacuum_delay_point();
+		pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_SCANNED, block);
+		if (may_skip(vac, block))
+		{
+			vac->nonempty = block + 1;
+			continue;
+		}
+
+		if (vac->dead->max_items - vac->dead->num_items < MaxHeapTuplesPerPage)
+		{
+			vacuum_dead_items(vac);
+			FreeSpaceMapVacuumRange(vac->rel, fsm_from, block);
+			fsm_from = block;
+			pgstat_progress_update_param(PROGRESS_VACUUM_PHASE,
+										 PROGRESS_VACUUM_PHASE_SCAN_HEAP);
+		}
+		else if (block - fsm_from >= FSM_EVERY_PAGES)
+		{
+			FreeSpaceMapVacuumRange(vac->rel, fsm_from, block);
+			fsm_from = block;
+		}
+
+		/* the map's page is read before the table's page is locked */
+		visibilitymap_pin(vac->rel, block, &vac->vmbuffer);
+		vacuum_page(vac, block);
+		pgstat_progress_update_param(PROGRESS_VACUUM_NUM_DEAD_TUPLES,
+									 vac->dead->num_items);
+	}
+	pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_SCANNED,
+								 vac->nblocks);
+
+	vac->live = vac_estimate_reltuples(vac->rel, vac->nblocks, vac->scanned,
+									   vac->live_scanned);
+	vacuum_dead_items(vac);
+	if (BufferIsValid(vac->vmbuffer))
+		ReleaseBuffer(vac->vmbuffer);
+	vac->vmbuffer = InvalidBuffer;
+	FreeSpaceMapVacuumRange(vac->rel, fsm_from, vac->nblocks);
+	pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_VACUUMED,
+								 vac->nblocks);
+}
+
+/*
+ * With the relation locked against everybody: number of blocks that must
+ * stay.  Gives up early, keeping more, when somebody waits for the lock.
+ */
+static BlockNumber
+count_needed_blocks(Vacuum *vac)
+{
+	BlockNumber block = vac->nblocks;
+	UndoHorizons hz = undo_horizons();
+
+	while (block > vac->nonempty)
+	{
+		Buffer		buffer;
+		Page		page;
+		bool		empty;
+
+		if (block % 32 == 0 &&
+			LockHasWaitersRelation(vac->rel, AccessExclusiveLock))
+			return block;
+		CHECK_FOR_INTERRUPTS();
+
+		buffer = ReadBufferExtended(vac->rel, MAIN_FORKNUM, block - 1,
+									RBM_NORMAL, vac->strategy);
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		page = BufferGetPage(buffer);
+		empty = PageIsNew(page);
+		if (!empty)
+		{
+			zheap_page_check(vac->rel, block - 1, page);
+			empty = page_is_empty(page, &hz);
+		}
+		UnlockReleaseBuffer(buffer);
+		if (!empty)
+			break;
+		block--;
+	}
+	return block;
+}
+
+/* Give empty pages at the end back, unless others use the table. */
+static void
+truncate_table(Vacuum *vac)
+{
+	BlockNumber free = vac->nblocks - vac->nonempty;
+	BlockNumber keep;
+	int			waited = 0;
+
+	if (vac->params->truncate == VACOPTVALUE_DISABLED || free == 0 ||
+		(free < TRUNCATE_MIN_PAGES &&
+		 free < vac->nblocks / TRUNCATE_FRACTION))
+		return;
+	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE,
+								 PROGRESS_VACUUM_PHASE_TRUNCATE);
+
+	while (!ConditionalLockRelation(vac->rel, AccessExclusiveLock))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (waited >= TRUNCATE_GIVE_UP_MS)
+		{
+			ereport(vac->elevel,
+					(errmsg("\"%s\": stopping truncate due to conflicting lock request",
+							RelationGetRelationName(vac->rel))));
+			return;
+		}
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 TRUNCATE_TRY_MS, WAIT_EVENT_VACUUM_TRUNCATE);
+		ResetLatch(MyLatch);
+		waited += TRUNCATE_TRY_MS;
+	}
+
+	/* pages that came since surely hold something */
+	if (RelationGetNumberOfBlocks(vac->rel) == vac->nblocks)
+	{
+		keep = count_needed_blocks(vac);
+		if (keep < vac->nblocks)
+		{
+			RelationTruncate(vac->rel, keep);
+			ereport(vac->elevel,
+					(errmsg("table \"%s\": truncated %u to %u pages",
+							RelationGetRelationName(vac->rel),
+							vac->nblocks, keep)));
+			vac->truncated = vac->nblocks - keep;
+			vac->nblocks = keep;
+		}
+	}
+	UnlockRelation(vac->rel, AccessExclusiveLock);
+}
+
+/* ----------------------------------------------------------------
+ *	the whole
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * pg_class.  relfrozenxid and relminmxid are invalid for our tables and stay
+ * so; but ALTER TABLE's rewrites set them for any access method, and then they
+ * must be moved on although nothing here depends on them.
+ */
+static void
+update_table_stats(Vacuum *vac)
+{
+	Relation	rel = vac->rel;
+	TransactionId frozenxid = InvalidTransactionId;
+	MultiXactId minmulti = InvalidMultiXactId;
+	BlockNumber all_visible;
+	bool		updated;
+	bool		updated_multi;
+
+	if (TransactionIdIsNormal(rel->rd_rel->relfrozenxid))
+		frozenxid = GetOldestNonRemovableTransactionId(rel);
+	if (MultiXactIdIsValid(rel->rd_rel->relminmxid))
+		minmulti = GetOldestMultiXactId();
+
+	visibilitymap_count(rel, &all_visible, NULL);
+	all_visible = Min(all_visible, vac->nblocks);
+	vac_update_relstats(rel, vac->nblocks, vac->live, all_visible,
+						vac->nindexes > 0, frozenxid, minmulti, &updated,
+						&updated_multi, false);
+	pgstat_report_vacuum(RelationGetRelid(rel), rel->rd_rel->relisshared,
+						 Max(vac->live, 0), vac->recently_dead);
+}
+
+static void
+report(Vacuum *vac, TimestampTz start, const PGRUsage *usage)
+{
+	bool		verbose = (vac->params->options & VACOPT_VERBOSE) != 0;
+	StringInfoData buf;
+
+	if (!verbose)
+	{
+		if (!IsAutoVacuumWorkerProcess() ||
+			vac->params->log_min_duration < 0 ||
+			!TimestampDifferenceExceeds(start, GetCurrentTimestamp(),
+										vac->params->log_min_duration))
+			return;
+	}
+
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "finished vacuuming \"%s.%s.%s\": index scans: %d\n",
+					 get_database_name(MyDatabaseId),
+					 get_namespace_name(RelationGetNamespace(vac->rel)),
+					 RelationGetRelationName(vac->rel), vac->nindexscans);
+	appendStringInfo(&buf, "pages: %u removed, %u remain, %u scanned\n",
+					 vac->truncated, vac->nblocks, vac->scanned);
+	appendStringInfo(&buf, "tuples: %lld removed, %.0f remain, %lld are dead but not yet removable\n",
+					 (long long) vac->reclaimed, vac->live,
+					 (long long) vac->recently_dead);
+	appendStringInfo(&buf, "dead item identifiers: %lld removed, %lld left\n",
+					 (long long) vac->pointers_freed,
+					 (long long) vac->dead_left);
+	appendStringInfo(&buf, "system usage: %s", pg_rusage_show(usage));
+	ereport(verbose ? INFO : LOG, (errmsg_internal("%s", buf.data)));
+	pfree(buf.data);
+}
+
+void
+zheap_relation_vacuum(Relation rel, struct VacuumParams *params,
+					  BufferAccessStrategy strategy)
+{
+	Vacuum	   *vac = palloc0(sizeof(Vacuum));
+	TimestampTz start = GetCurrentTimestamp();
+	PGRUsage	usage;
+
+	Assert(params->index_cleanup != VACOPTVALUE_UNSPECIFIED);
+	Assert(params->truncate != VACOPTVALUE_UNSPECIFIED);
+
+	pg_rusage_init(&usage);
+	vac->rel = rel;
+	vac->params = params;
+	vac->strategy = strategy;
+	vac->elevel = (params->options & VACOPT_VERBOSE) ? INFO : DEBUG2;
+	vac->do_indexes = params->index_cleanup != VACOPTVALUE_DISABLED;
+	vac->vmbuffer = InvalidBuffer;
+
+	pgstat_progress_start_command(PROGRESS_COMMAND_VACUUM,
+								  RelationGetRelid(rel));
+	if (params->options & VACOPT_VERBOSE)
+		ereport(INFO,
+				(errmsg("vacuuming \"%s.%s.%s\"",
+						get_database_name(MyDatabaseId),
+						get_namespace_name(RelationGetNamespace(rel)),
+						RelationGetRelationName(rel))));
+
+	vac_open_indexes(rel, RowExclusiveLock, &vac->nindexes, &vac->indexes);
+	vac->stats = palloc0(Max(vac->nindexes, 1) * sizeof(IndexBulkDeleteResult *));
+	vac->nblocks = RelationGetNumberOfBlocks(rel);
+
+	open_dead_items(vac);
+	scan_table(vac);
+	if (vac->do_indexes)
+		cleanup_indexes(vac);
+	if (vac->parallel != NULL)
+		parallel_vacuum_end(vac->parallel, vac->stats);
+	if (vac->do_indexes)
+		update_index_stats(vac);
+	vac_close_indexes(vac->nindexes, vac->indexes, NoLock);
+
+	truncate_table(vac);
+
+	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE,
+								 PROGRESS_VACUUM_PHASE_FINAL_CLEANUP);
+	update_table_stats(vac);
+	pgstat_progress_end_command();
+	report(vac, start, &usage);
+}
+
+/*
+ * VACUUM FULL and CLUSTER.  They must carry what older snapshots still see,
+ * so this is refused rather than done by halves.
+ */
+void
+zheap_copy_for_cluster(Relation oldrel, Relation newrel, Relation index,
+					   bool use_sort, TransactionId oldest_xmin,
+					   TransactionId *xid_cutoff, MultiXactId *multi_cutoff,
+					   double *num_tuples, double *tups_vacuumed,
+					   double *tups_recently_dead)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("%s is not supported by access method zheap yet",
+					index != NULL ?
+					"CLUSTER" : "VACUUM FULL"),
+			 errdetail("Table \"%s\" was not changed.",
+					   RelationGetRelationName(oldrel))));
+}

@@ -1,0 +1,553 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_xact_slot.c
+ *	  Xact slots of a page: what became of an owner, choosing one for a
+ *	  change, takeover, freezing.
+ *
+ * An xact slot never says whether its owner runs, committed or aborted;
+ * whoever asks decides it here, in the order of rule M7.  This file never
+ * rolls back: zheap_xact_slot_reserve reports an aborted owner and the
+ * operation has it rolled back and starts over.
+ *
+ *	FREE --first change of T--> OWNED --freeze--> FREE
+ *	OWNED --takeover (zheap_xact_slot_own)--> OWNED by another
+ *	OWNED --rollback (zheap_rollback.c)--> previous owner, or FREE
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "storage/bufmgr.h"
+#include "storage/procarray.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "zheap/zheap.h"
+
+/* ----------------------------------------------------------------
+ *	status of a writer
+ * ----------------------------------------------------------------
+ */
+
+/* the last finished transaction that was looked up, and how it ended */
+static Fxid last_finished = InvalidFxid;
+static ZXactStatus last_finished_status = ZXACT_ABORTED;
+
+/* no fxid below this is from the future; raised when one is met */
+static Fxid known_next_fxid = InvalidFxid;
+
+/* true if no transaction can have fxid yet, so that it is garbage */
+static bool
+fxid_is_future(Fxid fxid)
+{
+	if (likely(fxid < known_next_fxid))
+		return false;
+	known_next_fxid = U64FromFullTransactionId(ReadNextFullTransactionId());
+	return fxid >= known_next_fxid;
+}
+
+/*
+ * Rule M7.  The 32-bit questions are legal only because fxid >= U and
+ * fxid < next: then it is within 2^31 of the running xids.  Works in recovery
+ * too, where TransactionIdIsInProgress asks the known assigned xids.  Any
+ * buffer lock may be held; not in a critical section.
+ */
+static ZXactStatus
+status_of(Fxid fxid)
+{
+	TransactionId xid = XidFromFxid(fxid);
+	ZXactStatus status;
+
+	if (fxid == last_finished)
+		return last_finished_status;
+	if (TransactionIdIsCurrentTransactionId(xid))
+		return ZXACT_CURRENT;
+	if (TransactionIdIsInProgress(xid))
+		return ZXACT_RUNNING;
+	status = TransactionIdDidCommit(xid) ? ZXACT_COMMITTED : ZXACT_ABORTED;
+	last_finished = fxid;
+	last_finished_status = status;
+	return status;
+}
+
+ZXactStatus
+zheap_xact_status(Fxid fxid, const UndoHorizons *hz)
+{
+	if (fxid < hz->u)
+		return ZXACT_ALL_VISIBLE;
+	if (unlikely(fxid_is_future(fxid)))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("zheap row or undo record names transaction %llu, which is in the future",
+						(unsigned long long) fxid),
+				 errdetail("The next transaction is %llu.",
+						   (unsigned long long) known_next_fxid)));
+	return status_of(fxid);
+}
+
+/*
+ * Remember in the xact slot that its owner committed.  The commit record must
+ * reach the disk before the page does: it is flushed, or the page's LSN is
+ * behind it (W24).  A share lock is enough: the word is written at once and
+ * everybody writes the same.
+ */
+static void
+set_committed_hint(Buffer buffer, ZXactSlot slot, Fxid fxid)
+{
+	XLogRecPtr	lsn = TransactionIdGetCommitLSN(XidFromFxid(fxid));
+
+	if (BufferIsPermanent(buffer) && XLogNeedsFlush(lsn) &&
+		BufferGetLSNAtomic(buffer) < lsn)
+		return;
+	*(volatile uint64 *) &slot->fxid_bits |= ZXACT_HINT_COMMITTED;
+	MarkBufferDirtyHint(buffer, true);
+}
+
+/*
+ * Status of an xact slot's owner.  At least a share lock is held.  The xact
+ * slot may also be a copy outside of the buffer's page: then the hint is used
+ * but never set.  ERROR (data corrupted) if the owner is from the future.
+ */
+ZXactStatus
+zheap_xact_slot_status(Buffer buffer, ZXactSlot slot, const UndoHorizons *hz)
+{
+	Fxid		fxid = ZXactSlotFxid(slot);
+	ZXactStatus status;
+	bool		in_page = false;
+
+	if (fxid < hz->u)
+		return ZXACT_ALL_VISIBLE;
+	if (slot->fxid_bits & ZXACT_HINT_COMMITTED)
+		return ZXACT_COMMITTED;
+
+	if (BufferIsValid(buffer))
+	{
+		char	   *page = (char *) BufferGetPage(buffer);
+
+		in_page = (char *) slot >= page && (char *) slot < page + BLCKSZ;
+	}
+	if (unlikely(fxid_is_future(fxid)))
+	{
+		RelFileLocator locator = {0};
+		ForkNumber	fork = MAIN_FORKNUM;
+		BlockNumber block = InvalidBlockNumber;
+
+		if (BufferIsValid(buffer))
+			BufferGetTag(buffer, &locator, &fork, &block);
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("block %u of zheap relation %u/%u/%u has an xact slot owned by transaction %llu, which is in the future",
+						block, RelLocatorSpc(locator), RelLocatorDb(locator),
+						RelLocatorNumber(locator),
+						(unsigned long long) fxid),
+				 errdetail("The next transaction is %llu.",
+						   (unsigned long long) known_next_fxid)));
+	}
+
+	status = status_of(fxid);
+	if (status == ZXACT_COMMITTED && in_page)
+		set_committed_hint(buffer, slot, fxid);
+	return status;
+}
+
+bool
+zheap_page_has_aborted(Buffer buffer, Page page, const UndoHorizons *hz)
+{
+	int			nslots = ZPageGetOpaque(page)->nslots;
+	int			id;
+
+	for (id = 1; id <= nslots; id++)
+	{
+		ZXactSlot	slot = ZPageGetXactSlot(page, id);
+
+		if (!ZXactSlotIsFree(slot) &&
+			zheap_xact_slot_status(buffer, slot, hz) == ZXACT_ABORTED)
+			return true;
+	}
+	return false;
+}
+
+/* ----------------------------------------------------------------
+ *	freezing (rule M9)
+ * ----------------------------------------------------------------
+ */
+
+/* did the owner commit for everybody who will ever look, standbys excepted */
+static bool
+is_freezable(Relation rel, ZXactSlot slot, const UndoHorizons *hz)
+{
+	Fxid		fxid = ZXactSlotFxid(slot);
+
+	if (ZXactSlotIsFree(slot))
+		return false;
+	switch (zheap_xact_slot_status(InvalidBuffer, slot, hz))
+	{
+		case ZXACT_ALL_VISIBLE:
+			return true;
+		case ZXACT_COMMITTED:
+			return rel != NULL &&
+				GlobalVisCheckRemovableFullXid(rel,
+											   FullTransactionIdFromU64(fxid));
+		default:
+			return false;
+	}
+}
+
+/* freeze one tuple whose xact slot becomes FREE */
+static void
+freeze_tuple(Page page, OffsetNumber off, char *tuple, ZTupleHeader *header)
+{
+	if (ZHeaderIsEnded(header))
+	{
+		zheap_page_set_dead(page, off);
+		return;
+	}
+	if (header->flags2 & ZH_LOCK_ONLY)
+	{
+		header->flags2 &= ~ZH_LOCK_ONLY;
+		if ((header->flags2 & (ZH_MULTI_LOCKED | ZH_HW_LOCKED)) == 0)
+			header->flags2 &= ~ZH_MODE_MASK;
+	}
+	header->slot = 0;
+	header->flags2 &= ~(ZH_INPLACE | ZH_REUSED_MASK);
+	zheap_header_put(tuple, header);
+}
+
+/* freeze the tuples of all marked xact slots and set these FREE */
+static void
+freeze_marked(Page page, const bool *marked)
+{
+	ZPageOpaque opaque = ZPageGetOpaque(page);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	OffsetNumber off;
+	bool		all_free = true;
+	int			id;
+
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		lp = PageGetItemId(page, off);
+		char	   *tuple;
+		ZTupleHeader header;
+
+		if (!ItemIdIsNormal(lp))
+			continue;
+		tuple = (char *) PageGetItem(page, lp);
+		zheap_header_get(tuple, &header);
+		if (header.slot != 0 && marked[header.slot])
+			freeze_tuple(page, off, tuple, &header);
+	}
+
+	for (id = 1; id <= opaque->nslots; id++)
+	{
+		ZXactSlot	slot = ZPageGetXactSlot(page, id);
+
+		if (marked[id])
+			memset(slot, 0, sizeof(ZXactSlotData));
+		if (!ZXactSlotIsFree(slot))
+			all_free = false;
+	}
+	if (all_free)
+		opaque->flags |= ZPAGE_ALL_RESOLVED;
+}
+
+Fxid
+zheap_page_freeze(Relation rel, Page page, const UndoHorizons *hz,
+				  bool *changed)
+{
+	int			nslots = ZPageGetOpaque(page)->nslots;
+	bool		marked[ZHEAP_MAX_XACT_SLOTS + 2] = {false};
+	Fxid		conflict = InvalidFxid;
+	int			id;
+
+	*changed = false;
+	for (id = 1; id <= nslots; id++)
+	{
+		ZXactSlot	slot = ZPageGetXactSlot(page, id);
+		Fxid		fxid = ZXactSlotFxid(slot);
+
+		if (!is_freezable(rel, slot, hz))
+			continue;
+		marked[id] = true;
+		*changed = true;
+		if (fxid >= hz->u && fxid > conflict)
+			conflict = fxid;
+	}
+	if (*changed)
+		freeze_marked(page, marked);
+	return conflict;
+}
+
+/* ----------------------------------------------------------------
+ *	choosing one for a change (rule M6)
+ * ----------------------------------------------------------------
+ */
+
+/* what reserve found on the page */
+typedef struct SlotSurvey
+{
+	uint8		own;			/* owned by my top transaction, or 0 */
+	uint8		free;			/* first FREE one, or 0 */
+	bool		aborted;
+	Fxid		lowest_running;
+	bool		committed[ZHEAP_MAX_XACT_SLOTS + 2];
+} SlotSurvey;
+
+static void
+survey_slots(Buffer buffer, Page page, const UndoHorizons *hz, SlotSurvey *s)
+{
+	int			nslots = ZPageGetOpaque(page)->nslots;
+	int			id;
+
+	memset(s, 0, sizeof(SlotSurvey));
+	for (id = 1; id <= nslots; id++)
+	{
+		ZXactSlot	slot = ZPageGetXactSlot(page, id);
+		Fxid		fxid = ZXactSlotFxid(slot);
+
+		if (ZXactSlotIsFree(slot))
+		{
+			if (s->free == 0)
+				s->free = id;
+			continue;
+		}
+		switch (zheap_xact_slot_status(buffer, slot, hz))
+		{
+			case ZXACT_CURRENT:
+				Assert(s->own == 0);	/* L4 */
+				s->own = id;
+				break;
+			case ZXACT_RUNNING:
+				if (s->lowest_running == InvalidFxid ||
+					fxid < s->lowest_running)
+					s->lowest_running = fxid;
+				break;
+			case ZXACT_ALL_VISIBLE:
+			case ZXACT_COMMITTED:
+				s->committed[id] = true;
+				break;
+			case ZXACT_ABORTED:
+				s->aborted = true;
+				return;
+		}
+	}
+}
+
+static void
+set_choice(Page page, uint8 id, ZTenure tenure, ZXactSlotChoice *choice)
+{
+	ZXactSlot	slot = ZPageGetXactSlot(page, id);
+
+	choice->id = id;
+	choice->tenure = tenure;
+	choice->prev_fxid = ZXactSlotFxid(slot);
+	choice->prev_urp = slot->urp;
+	Assert((tenure == ZTENURE_FREE) == ZXactSlotIsFree(slot));
+}
+
+/* freeze what can be frozen, logged; true if some xact slot became FREE */
+static bool
+freeze_logged(Relation rel, Buffer buffer, const UndoHorizons *hz)
+{
+	Page		page = BufferGetPage(buffer);
+	int			nslots = ZPageGetOpaque(page)->nslots;
+	ZPageDelta	delta;
+	Page		work;
+	Fxid		conflict;
+	bool		changed;
+	int			id;
+
+	/* don't copy the page for nothing */
+	for (id = 1; id <= nslots; id++)
+	{
+		if (is_freezable(rel, ZPageGetXactSlot(page, id), hz))
+			break;
+	}
+	if (id > nslots)
+		return false;
+
+	work = zheap_delta_begin(&delta, rel, buffer);
+	conflict = zheap_page_freeze(rel, work, hz, &changed);
+	zheap_delta_finish(&delta, conflict);
+	return changed;
+}
+
+/* one xact slot more, logged; its id, or 0 if there is no room */
+static uint8
+grow_logged(Relation rel, Buffer buffer)
+{
+	Page		page = BufferGetPage(buffer);
+	ZPageDelta	delta;
+	Page		work;
+
+	if (ZPageGetOpaque(page)->nslots >= ZHEAP_MAX_XACT_SLOTS ||
+		zheap_page_total_free(page) < sizeof(ZXactSlotData))
+		return 0;
+
+	work = zheap_delta_begin(&delta, rel, buffer);
+	if (!zheap_page_grow_xact_slots(work))
+		elog(ERROR, "could not add an xact slot to block %u of \"%s\" although there is room",
+			 BufferGetBlockNumber(buffer), RelationGetRelationName(rel));
+	zheap_delta_finish(&delta, InvalidFxid);
+	return ZPageGetOpaque(page)->nslots;
+}
+
+/* the committed xact slot to take over, or 0 */
+static uint8
+best_committed(Page page, const SlotSurvey *s, uint8 prefer)
+{
+	int			nslots = ZPageGetOpaque(page)->nslots;
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	uint16		ntuples[ZHEAP_MAX_XACT_SLOTS + 2] = {0};
+	OffsetNumber off;
+	uint8		best = 0;
+	int			id;
+
+	if (prefer != 0 && prefer <= nslots && s->committed[prefer])
+		return prefer;
+
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		lp = PageGetItemId(page, off);
+		ZTupleHeader header;
+
+		if (!ItemIdIsNormal(lp))
+			continue;
+		zheap_header_get((char *) PageGetItem(page, lp), &header);
+		ntuples[header.slot]++;
+	}
+	for (id = 1; id <= nslots; id++)
+	{
+		if (s->committed[id] &&
+			(best == 0 || ntuples[id] < ntuples[best]))
+			best = id;
+	}
+	return best;
+}
+
+ZReserveResult
+zheap_xact_slot_reserve(Relation rel, Buffer buffer, const UndoHorizons *hz,
+						Fxid fxid, uint8 prefer, ZXactSlotChoice *choice,
+						Fxid *wait_for)
+{
+	Page		page = BufferGetPage(buffer);
+	SlotSurvey	s;
+	uint8		id;
+
+	Assert(fxid >= FirstNormalTransactionId && fxid >= hz->u);
+	Assert(zheap_page_is_valid(page));
+
+	*wait_for = InvalidFxid;
+	survey_slots(buffer, page, hz, &s);
+	if (s.aborted)
+		return ZRESERVE_ABORTED;
+
+	/* my own */
+	if (s.own != 0)
+	{
+		Fxid		owner = ZXactSlotFxid(ZPageGetXactSlot(page, s.own));
+
+		set_choice(page, s.own,
+				   owner == fxid ? ZTENURE_CONTINUE : ZTENURE_FAMILY, choice);
+		return ZRESERVE_OK;
+	}
+
+	/* a FREE one, after freezing if need be */
+	if (s.free == 0 && freeze_logged(rel, buffer, hz))
+		survey_slots(buffer, page, hz, &s);
+	id = s.free;
+
+	if (id == 0 && ZPageGetOpaque(page)->nslots < ZHEAP_XACT_SLOT_RESERVE)
+		id = grow_logged(rel, buffer);
+	if (id != 0)
+	{
+		set_choice(page, id, ZTENURE_FREE, choice);
+		return ZRESERVE_OK;
+	}
+
+	/* one of a committed owner */
+	id = best_committed(page, &s, prefer);
+	if (id != 0)
+	{
+		set_choice(page, id, ZTENURE_FOREIGN, choice);
+		return ZRESERVE_OK;
+	}
+
+	/* only running foreign owners */
+	id = grow_logged(rel, buffer);
+	if (id != 0)
+	{
+		set_choice(page, id, ZTENURE_FREE, choice);
+		return ZRESERVE_OK;
+	}
+	Assert(s.lowest_running != InvalidFxid);
+	*wait_for = s.lowest_running;
+	return ZRESERVE_WAIT;
+}
+
+/* ----------------------------------------------------------------
+ *	takeover
+ * ----------------------------------------------------------------
+ */
+
+void
+zheap_xact_slot_flag_header(ZTupleHeader *header, uint8 id, ZTenure tenure)
+{
+	if (header->slot != id)
+		return;
+	if (tenure == ZTENURE_FOREIGN)
+		ZHeaderSetReused(header, ZH_REUSED_FOREIGN);
+	else if (tenure == ZTENURE_FAMILY &&
+			 ZHeaderReused(header) == ZH_REUSED_NONE)
+		ZHeaderSetReused(header, ZH_REUSED_FAMILY);
+}
+
+/*
+ * Everything that belongs to the xact slot's content is renewed with its
+ * owner: the hint and AMBIGUOUS go.  Runs in critical sections and in redo.
+ */
+void
+zheap_xact_slot_own(Page page, uint8 id, ZTenure tenure, Fxid fxid,
+					UndoRecPtr urp)
+{
+	ZXactSlot	slot = ZPageGetXactSlot(page, id);
+
+	Assert(fxid >= FirstNormalTransactionId && fxid < ZXACT_AMBIGUOUS);
+	Assert(UndoRecPtrIsValid(urp));
+	Assert((tenure == ZTENURE_FREE) == ZXactSlotIsFree(slot));
+
+	ZPageGetOpaque(page)->flags &= ~ZPAGE_ALL_RESOLVED;
+
+	if (tenure == ZTENURE_CONTINUE)
+	{
+		Assert(ZXactSlotFxid(slot) == fxid);
+		slot->urp = urp;
+		return;
+	}
+
+	if (tenure != ZTENURE_FREE)
+	{
+		OffsetNumber max = PageGetMaxOffsetNumber(page);
+		OffsetNumber off;
+
+		for (off = FirstOffsetNumber; off <= max; off++)
+		{
+			ItemId		lp = PageGetItemId(page, off);
+			char	   *tuple;
+			ZTupleHeader header;
+
+			if (!ItemIdIsNormal(lp))
+				continue;
+			tuple = (char *) PageGetItem(page, lp);
+			if ((uint8) tuple[0] != id)
+				continue;
+			zheap_header_get(tuple, &header);
+			zheap_xact_slot_flag_header(&header, id, tenure);
+			zheap_header_put(tuple, &header);
+		}
+	}
+	slot->fxid_bits = fxid;
+	slot->urp = urp;
+}

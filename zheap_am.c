@@ -1,0 +1,308 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_am.c
+ *	  Entry of the library: what is registered with the server when it is
+ *	  preloaded, and the table access method as a table of contents.
+ *
+ * Redo, checkpoints of shared state and background rollback can't wait until a
+ * session happens to load the library, so it refuses to be loaded later than
+ * shared_preload_libraries.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/bufmask.h"
+#include "access/heapam.h"
+#include "access/multixact.h"
+#include "access/tableam.h"
+#include "access/xlog_internal.h"
+#include "catalog/pg_am_d.h"
+#include "commands/defrem.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "replication/decode.h"
+#include "storage/bufpage.h"
+#include "storage/ipc.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/rel.h"
+
+#include "undo/undo.h"
+#include "zheap/zheap.h"
+
+PG_MODULE_MAGIC;
+
+PG_FUNCTION_INFO_V1(zheap_handler);
+
+extern void _PG_init(void);
+
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
+
+/* ----------------------------------------------------------------
+ *	resource manager: one for the undo store and the table engine
+ * ----------------------------------------------------------------
+ */
+
+#define RecordIsUndo(info)	(((info) & ~XLR_INFO_MASK) <= XLOG_UNDO_LAST)
+
+static void
+rmgr_redo(XLogReaderState *record)
+{
+	if (RecordIsUndo(XLogRecGetInfo(record)))
+		undo_redo(record);
+	else
+		zheap_redo(record);
+}
+
+static void
+rmgr_desc(StringInfo buf, XLogReaderState *record)
+{
+	if (RecordIsUndo(XLogRecGetInfo(record)))
+		undo_desc(buf, record);
+	else
+		zheap_desc(buf, record);
+}
+
+static const char *
+rmgr_identify(uint8 info)
+{
+	return RecordIsUndo(info) ? undo_identify(info) : zheap_identify(info);
+}
+
+/* what kind of page it is, only the page itself can tell */
+static void
+rmgr_mask(char *page, BlockNumber blkno)
+{
+	if (undo_mask(page, blkno))
+		return;
+	if (PageGetSpecialSize((Page) page) == 0)
+		mask_page_lsn_and_checksum(page);	/* visibility map */
+	else
+		zheap_page_mask(page, blkno);
+}
+
+/*
+ * Nothing is decoded.  Without this routine core would note the xid of each
+ * record, those of rollbacks of finished transactions too.
+ */
+static void
+rmgr_decode(LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
+{
+}
+
+static const RmgrData zheap_rmgr = {
+	.rm_name = ZHEAP_RMGR_NAME,
+	.rm_redo = rmgr_redo,
+	.rm_desc = rmgr_desc,
+	.rm_identify = rmgr_identify,
+	.rm_mask = rmgr_mask,
+	.rm_decode = rmgr_decode
+};
+
+/* ----------------------------------------------------------------
+ *	loading
+ * ----------------------------------------------------------------
+ */
+
+static void
+zheap_shmem_request(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+	undo_shmem_request();
+}
+
+static void
+zheap_shmem_startup(void)
+{
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+	undo_shmem_startup();
+}
+
+/*
+ * The undo store asks whose relations it may hand to zheap_rollback_page().
+ * That tables of ours use no other access method is seen to by
+ * zheap_set_new_filenode().
+ */
+static Oid
+zheap_am_oid(void)
+{
+	return get_table_am_oid("zheap", true);
+}
+
+void
+_PG_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("zheap_am must be loaded via shared_preload_libraries"),
+				 errhint("Add zheap_am to shared_preload_libraries and restart the server.")));
+
+	undo_define_settings();
+	MarkGUCPrefixReserved("zheap");
+
+	RegisterCustomRmgr(ZHEAP_RMGR_ID, (RmgrData *) &zheap_rmgr);
+
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = zheap_shmem_request;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = zheap_shmem_startup;
+
+	undo_register_client(zheap_rollback_page, zheap_am_oid);
+	undo_register_callbacks();
+	undo_register_workers();
+}
+
+/* ----------------------------------------------------------------
+ *	storage and planner callbacks: heap's own where it is about files
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Our pages hold 64-bit xids and no multixacts, so that there is nothing to
+ * freeze and nothing that vacuum must come for (both results invalid).
+ */
+static void
+zheap_set_new_filenode(Relation rel, const RelFileLocator *newlocator,
+					   char persistence, TransactionId *freeze_xid,
+					   MultiXactId *minmulti)
+{
+	undo_require_preloaded();
+	if (rel->rd_rel->relam != zheap_am_oid())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("handler function zheap_handler cannot be used by an access method of another name than \"zheap\"")));
+
+	GetHeapamTableAmRoutine()->relation_set_new_filenode(rel, newlocator,
+														 persistence,
+														 freeze_xid, minmulti);
+	*freeze_xid = InvalidTransactionId;
+	*minmulti = InvalidMultiXactId;
+}
+
+static void
+zheap_nontransactional_truncate(Relation rel)
+{
+	GetHeapamTableAmRoutine()->relation_nontransactional_truncate(rel);
+}
+
+/* block by block; undo finds the copy, since it looks for the relation's OID */
+static void
+zheap_copy_data(Relation rel, const RelFileLocator *newlocator)
+{
+	GetHeapamTableAmRoutine()->relation_copy_data(rel, newlocator);
+}
+
+static bool
+zheap_needs_toast_table(Relation rel)
+{
+	return GetHeapamTableAmRoutine()->relation_needs_toast_table(rel);
+}
+
+/* core's toaster writes heap tuples, whatever the table's access method */
+static Oid
+zheap_toast_am(Relation rel)
+{
+	return HEAP_TABLE_AM_OID;
+}
+
+static void
+zheap_fetch_toast_slice(Relation toastrel, Oid valueid, int32 attrsize,
+						int32 sliceoffset, int32 slicelength,
+						struct varlena *result)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("relation \"%s\" of access method zheap cannot be a toast table",
+					RelationGetRelationName(toastrel))));
+}
+
+#define ZHEAP_OVERHEAD_BYTES_PER_TUPLE \
+	(ZHEAP_HEADER_SIZE + sizeof(ItemIdData))
+#define ZHEAP_USABLE_BYTES_PER_PAGE \
+	(BLCKSZ - SizeOfPageHeaderData - sizeof(ZPageOpaqueData) - \
+	 ZHEAP_XACT_SLOT_RESERVE * sizeof(ZXactSlotData))
+
+static void
+zheap_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages,
+					double *tuples, double *allvisfrac)
+{
+	table_block_relation_estimate_size(rel, attr_widths, pages, tuples,
+									   allvisfrac,
+									   ZHEAP_OVERHEAD_BYTES_PER_TUPLE,
+									   ZHEAP_USABLE_BYTES_PER_PAGE);
+}
+
+/* ----------------------------------------------------------------
+ *	the access method
+ * ----------------------------------------------------------------
+ */
+
+static const TableAmRoutine zheap_methods = {
+	.type = T_TableAmRoutine,
+
+	.slot_callbacks = zheap_slot_callbacks,
+
+	.scan_begin = zheap_scan_begin,
+	.scan_end = zheap_scan_end,
+	.scan_rescan = zheap_scan_rescan,
+	.scan_getnextslot = zheap_scan_getnextslot,
+	.scan_set_tidrange = zheap_scan_set_tidrange,
+	.scan_getnextslot_tidrange = zheap_scan_getnextslot_tidrange,
+
+	.parallelscan_estimate = table_block_parallelscan_estimate,
+	.parallelscan_initialize = table_block_parallelscan_initialize,
+	.parallelscan_reinitialize = table_block_parallelscan_reinitialize,
+
+	.index_fetch_begin = zheap_index_fetch_begin,
+	.index_fetch_reset = zheap_index_fetch_reset,
+	.index_fetch_end = zheap_index_fetch_end,
+	.index_fetch_tuple = zheap_index_fetch_tuple,
+
+	.tuple_fetch_row_version = zheap_fetch_row_version,
+	.tuple_tid_valid = zheap_tid_valid,
+	.tuple_get_latest_tid = zheap_get_latest_tid,
+	.tuple_satisfies_snapshot = zheap_satisfies_snapshot,
+	.index_delete_tuples = zheap_index_delete_tuples,
+
+	.tuple_insert = zheap_insert,
+	.tuple_insert_speculative = zheap_insert_speculative,
+	.tuple_complete_speculative = zheap_complete_speculative,
+	.multi_insert = zheap_multi_insert,
+	.tuple_delete = zheap_delete,
+	.tuple_update = zheap_update,
+	.tuple_lock = zheap_tuple_lock,
+	.finish_bulk_insert = NULL, /* wal_level = minimal is core's business */
+
+	.relation_set_new_filenode = zheap_set_new_filenode,
+	.relation_nontransactional_truncate = zheap_nontransactional_truncate,
+	.relation_copy_data = zheap_copy_data,
+	.relation_copy_for_cluster = zheap_copy_for_cluster,
+	.relation_vacuum = zheap_relation_vacuum,
+	.scan_analyze_next_block = zheap_scan_analyze_next_block,
+	.scan_analyze_next_tuple = zheap_scan_analyze_next_tuple,
+	.index_build_range_scan = zheap_index_build_range_scan,
+	.index_validate_scan = zheap_index_validate_scan,
+
+	.relation_size = table_block_relation_size,
+	.relation_needs_toast_table = zheap_needs_toast_table,
+	.relation_toast_am = zheap_toast_am,
+	.relation_fetch_toast_slice = zheap_fetch_toast_slice,
+
+	.relation_estimate_size = zheap_estimate_size,
+
+	.scan_bitmap_next_block = zheap_scan_bitmap_next_block,
+	.scan_bitmap_next_tuple = zheap_scan_bitmap_next_tuple,
+	.scan_sample_next_block = zheap_scan_sample_next_block,
+	.scan_sample_next_tuple = zheap_scan_sample_next_tuple
+};
+
+Datum
+zheap_handler(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_POINTER(&zheap_methods);
+}

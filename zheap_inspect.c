@@ -1,0 +1,739 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_inspect.c
+ *	  SQL functions to look at pages, xact slots, undo records and logs, and
+ *	  zheap_check(), which verifies invariants.
+ *
+ * Pages are copied under the share lock and looked at afterwards.  Nothing is
+ * changed, not even hints.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "commands/defrem.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/smgr.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/xid8.h"
+
+#include "undo/undo_log.h"
+#include "zheap/zheap.h"
+
+PG_FUNCTION_INFO_V1(zheap_page_items);
+PG_FUNCTION_INFO_V1(zheap_page_slots);
+PG_FUNCTION_INFO_V1(zheap_undo_records);
+PG_FUNCTION_INFO_V1(zheap_check);
+PG_FUNCTION_INFO_V1(pg_zheap_undo_logs);
+PG_FUNCTION_INFO_V1(pg_zheap_undo_size);
+PG_FUNCTION_INFO_V1(pg_zheap_undo_file_size);
+PG_FUNCTION_INFO_V1(zheap_horizons);
+
+/* ----------------------------------------------------------------
+ *	help
+ * ----------------------------------------------------------------
+ */
+
+/* name of a bit or of the value of a group of bits */
+typedef struct FlagName
+{
+	uint16		mask;
+	uint16		value;
+	const char *name;
+} FlagName;
+
+static ArrayType *
+flags_to_array(uint16 flags, const FlagName *names, int nnames,
+			   Datum *more, int nmore)
+{
+	Datum	   *items = palloc((nnames + nmore) * sizeof(Datum));
+	int			n = 0;
+
+	for (int i = 0; i < nmore; i++)
+		items[n++] = more[i];
+	for (int i = 0; i < nnames; i++)
+	{
+		if ((flags & names[i].mask) == names[i].value)
+			items[n++] = CStringGetTextDatum(names[i].name);
+	}
+	return construct_array(items, n, TEXTOID, -1, false, TYPALIGN_INT);
+}
+
+static Datum
+urp_to_text(UndoRecPtr urp)
+{
+	return PointerGetDatum(cstring_to_text(psprintf(UndoRecPtrFormat,
+													UndoRecPtrFormatArgs(urp))));
+}
+
+#define FxidGetDatum(f) \
+	FullTransactionIdGetDatum(FullTransactionIdFromU64(f))
+
+static void
+put_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* open a table of ours; ERROR for any other relation */
+static Relation
+open_zheap(Oid relid)
+{
+	Relation	rel = relation_open(relid, AccessShareLock);
+
+	undo_require_preloaded();
+	if (!RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind) ||
+		rel->rd_rel->relam != get_table_am_oid("zheap", false))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a table of access method zheap",
+						RelationGetRelationName(rel))));
+	if (RELATION_IS_OTHER_TEMP(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot access temporary tables of other sessions")));
+	return rel;
+}
+
+/*
+ * Copy a block.  Returns false if the page is new; ERROR if it is beyond the
+ * end or, with check, isn't a zheap page.
+ */
+static bool
+copy_block(Relation rel, int64 block, bool check, char *copy)
+{
+	Buffer		buffer;
+
+	if (block < 0 || block >= RelationGetNumberOfBlocks(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("block %lld is out of range for table \"%s\"",
+						(long long) block, RelationGetRelationName(rel))));
+	buffer = ReadBuffer(rel, (BlockNumber) block);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	memcpy(copy, BufferGetPage(buffer), BLCKSZ);
+	UnlockReleaseBuffer(buffer);
+	if (PageIsNew((Page) copy))
+		return false;
+	if (check)
+		zheap_page_check(rel, (BlockNumber) block, (Page) copy);
+	return true;
+}
+
+/* ----------------------------------------------------------------
+ *	pages
+ * ----------------------------------------------------------------
+ */
+
+static const FlagName flags1_names[] = {
+	{ZH_HASNULL, ZH_HASNULL, "hasnull"},
+	{ZH_HASEXTERNAL, ZH_HASEXTERNAL, "hasexternal"},
+	{ZH_HASVARWIDTH, ZH_HASVARWIDTH, "hasvarwidth"},
+	{ZH_ORIGIN, ZH_ORIGIN, "origin"},
+	{ZH_SLACK, ZH_SLACK, "slack"}
+};
+
+static const FlagName flags2_names[] = {
+	{ZH_INPLACE, ZH_INPLACE, "inplace"},
+	{ZH_END_MASK, ZH_DELETED, "deleted"},
+	{ZH_END_MASK, ZH_MOVED, "moved"},
+	{ZH_END_MASK, ZH_MOVED_PARTITION, "moved_partition"},
+	{ZH_REUSED_MASK, ZH_REUSED_FAMILY, "reused_family"},
+	{ZH_REUSED_MASK, ZH_REUSED_FOREIGN, "reused_foreign"},
+	{ZH_LOCK_ONLY, ZH_LOCK_ONLY, "lock_only"},
+	{ZH_MULTI_LOCKED, ZH_MULTI_LOCKED, "multi_locked"},
+	{ZH_HW_LOCKED, ZH_HW_LOCKED, "hw_locked"},
+	{ZH_SPECULATIVE, ZH_SPECULATIVE, "speculative"}
+};
+
+/* names of flags1, then those of flags2 */
+static Datum
+header_flags(const ZTupleHeader *header)
+{
+	ArrayType  *first = flags_to_array(header->natts_flags1, flags1_names,
+									   lengthof(flags1_names), NULL, 0);
+	Datum	   *items;
+	int			n;
+
+	deconstruct_array(first, TEXTOID, -1, false, TYPALIGN_INT, &items, NULL,
+					  &n);
+	return PointerGetDatum(flags_to_array(header->flags2, flags2_names,
+										  lengthof(flags2_names), items, n));
+}
+
+static const char *
+pointer_state(ItemId lp)
+{
+	if (ItemIdIsNormal(lp))
+		return "normal";
+	if (ItemIdIsDead(lp))
+		return "dead";
+	if (ZItemIdIsSpilled(lp))
+		return "spilled";
+	return ItemIdIsUsed(lp) ? "unknown" : "unused";
+}
+
+Datum
+zheap_page_items(PG_FUNCTION_ARGS)
+{
+	Relation	rel = open_zheap(PG_GETARG_OID(0));
+	PGAlignedBlock copy;
+	Page		page = (Page) copy.data;
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (copy_block(rel, PG_GETARG_INT64(1), true, copy.data))
+	{
+		OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+		for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+		{
+			ItemId		lp = PageGetItemId(page, off);
+			Datum		values[7];
+			bool		nulls[7] = {false};
+
+			values[0] = Int16GetDatum(off);
+			values[1] = Int16GetDatum(lp->lp_off);
+			values[2] = Int16GetDatum(lp->lp_len);
+			values[3] = CStringGetTextDatum(pointer_state(lp));
+			if (ItemIdIsNormal(lp) && lp->lp_len >= ZHEAP_HEADER_SIZE &&
+				lp->lp_off + lp->lp_len <= BLCKSZ)
+			{
+				ZTupleHeader header;
+
+				zheap_header_get(copy.data + lp->lp_off, &header);
+				values[4] = Int16GetDatum(header.slot);
+				values[5] = Int16GetDatum(ZHeaderNatts(&header));
+				values[6] = header_flags(&header);
+			}
+			else
+				nulls[4] = nulls[5] = nulls[6] = true;
+			put_row(fcinfo, values, nulls);
+		}
+	}
+	relation_close(rel, AccessShareLock);
+	return (Datum) 0;
+}
+
+static const char *
+status_name(Fxid fxid, const UndoHorizons *hz)
+{
+	switch (zheap_xact_status(fxid, hz))
+	{
+		case ZXACT_ALL_VISIBLE:
+			return "all visible";
+		case ZXACT_CURRENT:
+			return "current";
+		case ZXACT_RUNNING:
+			return "running";
+		case ZXACT_COMMITTED:
+			return "committed";
+		case ZXACT_ABORTED:
+			return "aborted";
+	}
+	return "unknown";
+}
+
+Datum
+zheap_page_slots(PG_FUNCTION_ARGS)
+{
+	Relation	rel = open_zheap(PG_GETARG_OID(0));
+	UndoHorizons hz = undo_horizons();
+	PGAlignedBlock copy;
+	Page		page = (Page) copy.data;
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (copy_block(rel, PG_GETARG_INT64(1), true, copy.data))
+	{
+		for (int id = 1; id <= ZPageGetOpaque(page)->nslots; id++)
+		{
+			ZXactSlot	slot = ZPageGetXactSlot(page, id);
+			Datum		values[5];
+			bool		nulls[5] = {false};
+
+			values[0] = Int16GetDatum(id);
+			if (ZXactSlotIsFree(slot))
+			{
+				nulls[1] = nulls[2] = true;
+				values[3] = BoolGetDatum(false);
+				values[4] = CStringGetTextDatum("free");
+			}
+			else
+			{
+				values[1] = FxidGetDatum(ZXactSlotFxid(slot));
+				values[2] = urp_to_text(slot->urp);
+				values[3] = BoolGetDatum(ZXactSlotIsAmbiguous(slot));
+				values[4] = CStringGetTextDatum(status_name(ZXactSlotFxid(slot),
+															&hz));
+			}
+			put_row(fcinfo, values, nulls);
+		}
+	}
+	relation_close(rel, AccessShareLock);
+	return (Datum) 0;
+}
+
+/* ----------------------------------------------------------------
+ *	undo records
+ * ----------------------------------------------------------------
+ */
+
+static const FlagName undo_flag_names[] = {
+	{ZUNDO_TENURE_START, ZUNDO_TENURE_START, "tenure_start"},
+	{ZUNDO_FAMILY, ZUNDO_FAMILY, "family"},
+	{ZUNDO_BASE, ZUNDO_BASE, "base"},
+	{ZUNDO_OLD_MASK, ZUNDO_OLD_IN_CHAIN, "old_in_chain"},
+	{ZUNDO_OLD_MASK, ZUNDO_OLD_LINK, "old_link"},
+	{ZUNDO_KEY, ZUNDO_KEY, "key"}
+};
+
+static const char *
+undo_kind_name(uint8 kind)
+{
+	switch (kind)
+	{
+		case ZUNDO_INSERT_OPEN:
+			return "insert_open";
+		case ZUNDO_INSERT_SET:
+			return "insert_set";
+		case ZUNDO_UPDATE:
+			return "update";
+		case ZUNDO_DELETE:
+			return "delete";
+		case ZUNDO_MOVE:
+			return "move";
+		case ZUNDO_LOCK:
+			return "lock";
+		case ZUNDO_SPILL:
+			return "spill";
+		default:
+			return "unknown";
+	}
+}
+
+/*
+ * The chain of an xact slot, as far as its undo is sure to be there: it ends
+ * below the horizon H.
+ */
+Datum
+zheap_undo_records(PG_FUNCTION_ARGS)
+{
+	Relation	rel = open_zheap(PG_GETARG_OID(0));
+	int64		block = PG_GETARG_INT64(1);
+	int32		id = PG_GETARG_INT32(2);
+	PGAlignedBlock copy;
+	Page		page = (Page) copy.data;
+	UndoRecord *rec = palloc(sizeof(UndoRecord));
+	ZUndo	   *undo = palloc(sizeof(ZUndo));
+	UndoReader	reader;
+	UndoRecPtr	urp = InvalidUndoRecPtr;
+	Fxid		writer = InvalidFxid;
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (copy_block(rel, block, true, copy.data))
+	{
+		if (id < 1 || id > ZPageGetOpaque(page)->nslots)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("block %lld of table \"%s\" has %d transaction slots",
+							(long long) block, RelationGetRelationName(rel),
+							ZPageGetOpaque(page)->nslots)));
+		writer = ZXactSlotFxid(ZPageGetXactSlot(page, id));
+		urp = ZPageGetXactSlot(page, id)->urp;
+	}
+
+	undo_reader_open(&reader, rel);
+	while (UndoRecPtrIsValid(urp) && writer >= undo_horizons().h)
+	{
+		Datum		values[8];
+		bool		nulls[8] = {false};
+		bool		start;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!undo_fetch(&reader, urp, writer, (BlockNumber) block, false, rec))
+			break;
+		zheap_undo_decode(rec, undo);
+		start = (undo->flags & ZUNDO_TENURE_START) != 0;
+
+		values[0] = urp_to_text(urp);
+		values[1] = CStringGetTextDatum(undo_kind_name(undo->kind));
+		values[2] = PointerGetDatum(flags_to_array(undo->flags,
+												   undo_flag_names,
+												   lengthof(undo_flag_names),
+												   NULL, 0));
+		values[3] = Int16GetDatum(undo->offset);
+		values[4] = FxidGetDatum(writer);
+		values[5] = Int64GetDatum((int64) undo->cid);
+		values[6] = FxidGetDatum(undo->prev_fxid);
+		nulls[6] = !start || undo->prev_fxid == InvalidFxid;
+		values[7] = Int32GetDatum(SizeOfUndoRecordHeader + rec->payload_len);
+		put_row(fcinfo, values, nulls);
+
+		if (start)
+		{
+			writer = undo->prev_fxid;
+			if (writer == InvalidFxid)
+				break;
+		}
+		urp = undo->chain;
+	}
+	undo_reader_close(&reader);
+	relation_close(rel, AccessShareLock);
+	return (Datum) 0;
+}
+
+/* ----------------------------------------------------------------
+ *	check
+ * ----------------------------------------------------------------
+ */
+
+typedef struct Check
+{
+	FunctionCallInfo fcinfo;
+	Relation	rel;
+	Fxid		next_fxid;		/* every owner is before it */
+	BlockNumber block;
+	Page		page;
+	Datum	   *values;			/* workspace for one row */
+	bool	   *isnull;
+	MemoryContext context;		/* reset per page */
+} Check;
+
+/* off = 0: about the page */
+static void
+check_complain(Check *check, OffsetNumber off, const char *problem)
+{
+	Datum		values[3];
+	bool		nulls[3] = {false};
+
+	values[0] = Int64GetDatum((int64) check->block);
+	values[1] = Int16GetDatum(off);
+	nulls[1] = off == InvalidOffsetNumber;
+	values[2] = CStringGetTextDatum(problem);
+	put_row(check->fcinfo, values, nulls);
+}
+
+static void
+check_xact_slots(Check *check)
+{
+	int			n = ZPageGetOpaque(check->page)->nslots;
+
+	for (int id = 1; id <= n; id++)
+	{
+		ZXactSlot	slot = ZPageGetXactSlot(check->page, id);
+
+		if (ZXactSlotIsFree(slot))
+			continue;
+		if (ZXactSlotFxid(slot) >= check->next_fxid)
+			check_complain(check, InvalidOffsetNumber,
+						   psprintf("xact slot %d belongs to transaction " UINT64_FORMAT ", which is not assigned yet",
+									id, ZXactSlotFxid(slot)));
+		if (!UndoRecPtrIsValid(slot->urp))
+			check_complain(check, InvalidOffsetNumber,
+						   psprintf("xact slot %d has an owner but no undo record",
+									id));
+		for (int other = id + 1; other <= n; other++)
+		{
+			if (ZXactSlotFxid(ZPageGetXactSlot(check->page, other)) ==
+				ZXactSlotFxid(slot))
+				check_complain(check, InvalidOffsetNumber,
+							   psprintf("M10: xact slots %d and %d have the same owner",
+										id, other));
+		}
+	}
+}
+
+/* can the row be read as a row of the table */
+static void
+check_row(Check *check, OffsetNumber off)
+{
+	TupleDesc	desc = RelationGetDescr(check->rel);
+	ItemId		lp = PageGetItemId(check->page, off);
+	char	   *tuple = (char *) PageGetItem(check->page, lp);
+	uint16		len = zheap_tuple_true_len(tuple, ItemIdGetLength(lp));
+	ZTupleHeader header;
+	MemoryContext old = CurrentMemoryContext;
+
+	zheap_header_get(tuple, &header);
+	if (ZHeaderNatts(&header) > desc->natts)
+	{
+		check_complain(check, off,
+					   psprintf("row has %d columns, the table %d",
+								ZHeaderNatts(&header), desc->natts));
+		return;
+	}
+	PG_TRY();
+	{
+		/* a copy: the reader counts on what lies behind the row */
+		char	   *copy = palloc0(MAXALIGN(len) + MAXIMUM_ALIGNOF);
+
+		memcpy(copy, tuple, len);
+		zheap_deform_tuple(desc, copy, len, check->values, check->isnull);
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(old);
+		error = CopyErrorData();
+		if (error->sqlerrcode != ERRCODE_DATA_CORRUPTED)
+			PG_RE_THROW();
+		FlushErrorState();
+		check_complain(check, off, error->message);
+	}
+	PG_END_TRY();
+}
+
+static void
+check_page(Check *check)
+{
+	char	   *problem = zheap_page_problem(check->page);
+	OffsetNumber max;
+
+	if (problem != NULL)
+	{
+		/* nothing on the page can be relied on */
+		check_complain(check, InvalidOffsetNumber, problem);
+		return;
+	}
+	check_xact_slots(check);
+	max = PageGetMaxOffsetNumber(check->page);
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		if (ItemIdIsNormal(PageGetItemId(check->page, off)))
+			check_row(check, off);
+	}
+}
+
+Datum
+zheap_check(PG_FUNCTION_ARGS)
+{
+	Relation	rel = open_zheap(PG_GETARG_OID(0));
+	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
+	PGAlignedBlock copy;
+	Check		check;
+	MemoryContext old;
+
+	InitMaterializedSRF(fcinfo, 0);
+	check.fcinfo = fcinfo;
+	check.rel = rel;
+	check.page = (Page) copy.data;
+	check.values = palloc(RelationGetNumberOfAttributes(rel) * sizeof(Datum) + 1);
+	check.isnull = palloc(RelationGetNumberOfAttributes(rel) * sizeof(bool) + 1);
+	check.context = AllocSetContextCreate(CurrentMemoryContext, "zheap_check",
+										  ALLOCSET_DEFAULT_SIZES);
+
+	old = MemoryContextSwitchTo(check.context);
+	for (check.block = 0; check.block < nblocks; check.block++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (copy_block(rel, check.block, false, copy.data))
+		{
+			/* after the copy: who owns a slot there has its xid already */
+			check.next_fxid = U64FromFullTransactionId(ReadNextFullTransactionId());
+			check_page(&check);
+		}
+		MemoryContextReset(check.context);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(check.context);
+	relation_close(rel, AccessShareLock);
+	return (Datum) 0;
+}
+
+/* ----------------------------------------------------------------
+ *	undo logs
+ * ----------------------------------------------------------------
+ */
+
+static const char *
+log_state_name(uint32 state)
+{
+	switch ((UndoLogState) state)
+	{
+		case UNDO_LOG_ABSENT:
+			return "absent";
+		case UNDO_LOG_FREE:
+			return "free";
+		case UNDO_LOG_ATTACHED:
+			return "attached";
+		case UNDO_LOG_RESTING:
+			return "resting";
+		case UNDO_LOG_BUSY:
+			return "busy";
+		case UNDO_LOG_RETIRED:
+			return "retired";
+	}
+	return "unknown";
+}
+
+/* logs of unlogged tables mean nothing while standing by */
+static bool
+log_is_readable(char persistence)
+{
+	return persistence != RELPERSISTENCE_UNLOGGED || !RecoveryInProgress();
+}
+
+/*
+ * Pages between head and tail, both counted: pages carry ascending sequence
+ * numbers.  Head and tail move meanwhile; the answer is of some moment.
+ */
+static uint64
+retained_pages(char persistence, UndoLogNumber log)
+{
+	UndoLogShared *shared = undo_log_get(persistence, log);
+	uint64		head = pg_atomic_read_u64(&shared->head);
+	BlockNumber tail = pg_atomic_read_u32(&shared->tail);
+	uint64		tail_seq = pg_atomic_read_u64(&shared->seq);
+	uint64		head_seq;
+	Buffer		buffer;
+	Page		page;
+	bool		empty = false;
+
+	if (!BlockNumberIsValid(tail) ||
+		!BlockNumberIsValid(UndoLogHeadBlock(head)) ||
+		pg_atomic_read_u32(&shared->state) == UNDO_LOG_RETIRED)
+		return 0;
+
+	buffer = undo_log_read(persistence, log, UndoLogHeadBlock(head));
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+	if (undo_page_problem(page, UNDO_PAGE_MAGIC) != NULL)
+		empty = true;			/* reset meanwhile */
+	else
+	{
+		head_seq = UndoPageGetOpaque(page)->seq;
+		if (head_seq >= tail_seq)
+		{
+			tail_seq = head_seq;
+			empty = UndoLogHeadOffset(head) >= ((PageHeader) page)->pd_lower;
+		}
+		tail_seq = tail_seq - head_seq + 1;
+	}
+	UnlockReleaseBuffer(buffer);
+	return empty ? 0 : tail_seq;
+}
+
+/* physical size of a log's file */
+static uint64
+log_file_blocks(char persistence, UndoLogNumber log)
+{
+	SMgrRelation reln = smgropen(undo_log_locator(persistence, log),
+								 InvalidBackendId);
+
+	return smgrexists(reln, MAIN_FORKNUM) ? smgrnblocks(reln, MAIN_FORKNUM) : 0;
+}
+
+typedef uint64 (*log_measure_fn) (char persistence, UndoLogNumber log);
+
+/* bytes, over all logs that exist */
+static int64
+sum_over_logs(log_measure_fn measure)
+{
+	static const char kinds[] = {RELPERSISTENCE_PERMANENT, RELPERSISTENCE_UNLOGGED};
+	uint64		blocks = 0;
+
+	for (int k = 0; k < lengthof(kinds); k++)
+	{
+		int			n = log_is_readable(kinds[k]) ? undo_log_count(kinds[k]) : 0;
+
+		for (UndoLogNumber log = 0; log < n; log++)
+		{
+			CHECK_FOR_INTERRUPTS();
+			if (pg_atomic_read_u32(&undo_log_get(kinds[k], log)->state) !=
+				UNDO_LOG_ABSENT)
+				blocks += measure(kinds[k], log);
+		}
+	}
+	return (int64) (blocks * BLCKSZ);
+}
+
+Datum
+pg_zheap_undo_size(PG_FUNCTION_ARGS)
+{
+	(void) undo_horizons();		/* loads shared state */
+	PG_RETURN_INT64(sum_over_logs(retained_pages));
+}
+
+Datum
+pg_zheap_undo_file_size(PG_FUNCTION_ARGS)
+{
+	(void) undo_horizons();
+	PG_RETURN_INT64(sum_over_logs(log_file_blocks));
+}
+
+static void
+put_log(FunctionCallInfo fcinfo, char persistence, UndoLogNumber log)
+{
+	UndoLogShared *shared = undo_log_get(persistence, log);
+	uint32		state = pg_atomic_read_u32(&shared->state);
+	uint64		head = pg_atomic_read_u64(&shared->head);
+	BlockNumber tail = pg_atomic_read_u32(&shared->tail);
+	uint32		pid = pg_atomic_read_u32(&shared->owner_pid);
+	Datum		values[9];
+	bool		nulls[9] = {false};
+
+	if (state == UNDO_LOG_ABSENT)
+		return;
+	values[0] = Int32GetDatum((int32) log);
+	values[1] = CStringGetTextDatum(persistence == RELPERSISTENCE_PERMANENT ?
+									"permanent" : "unlogged");
+	values[2] = CStringGetTextDatum(log_state_name(state));
+	values[3] = Int32GetDatum((int32) pid);
+	nulls[3] = pid == 0;
+	nulls[4] = !BlockNumberIsValid(UndoLogHeadBlock(head));
+	if (!nulls[4])
+		values[4] = urp_to_text(MakeUndoRecPtr(log, UndoLogHeadBlock(head),
+											   UndoLogHeadOffset(head)));
+	nulls[5] = !BlockNumberIsValid(tail);
+	if (!nulls[5])
+		values[5] = CStringGetTextDatum(psprintf("%u/%u", log, tail));
+	values[6] = Int64GetDatum((int64) pg_atomic_read_u32(&shared->used_blocks));
+	values[7] = Int64GetDatum((int64) (retained_pages(persistence, log) * BLCKSZ));
+	values[8] = Int64GetDatum((int64) pg_atomic_read_u64(&shared->bytes_written));
+	put_row(fcinfo, values, nulls);
+}
+
+Datum
+pg_zheap_undo_logs(PG_FUNCTION_ARGS)
+{
+	static const char kinds[] = {RELPERSISTENCE_PERMANENT, RELPERSISTENCE_UNLOGGED};
+
+	(void) undo_horizons();
+	InitMaterializedSRF(fcinfo, 0);
+	for (int k = 0; k < lengthof(kinds); k++)
+	{
+		int			n = log_is_readable(kinds[k]) ? undo_log_count(kinds[k]) : 0;
+
+		for (UndoLogNumber log = 0; log < n; log++)
+			put_log(fcinfo, kinds[k], log);
+	}
+	return (Datum) 0;
+}
+
+Datum
+zheap_horizons(PG_FUNCTION_ARGS)
+{
+	UndoHorizons hz = undo_horizons();
+	TupleDesc	desc;
+	Datum		values[2];
+	bool		nulls[2] = {false};
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	values[0] = FxidGetDatum(hz.u);
+	values[1] = FxidGetDatum(hz.h);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc),
+													  values, nulls)));
+}
