@@ -77,6 +77,13 @@ extern void undo_require_preloaded(void);
 extern Fxid undo_fxid_from_xid(TransactionId xid);
 #define XidFromFxid(f)		((TransactionId) (f))
 
+/*
+ * Is the abort callback of the top transaction running?  Core still calls its
+ * xid current then (TransactionIdIsCurrentTransactionId's first test), though
+ * the commit log says aborted.
+ */
+extern bool undo_top_is_aborting(void);
+
 /* fxid of the current (sub)transaction; assigns one if it has none */
 extern Fxid undo_current_fxid(void);
 

@@ -28,6 +28,7 @@
 #include "utils/rel.h"
 
 #include "undo/undo_log.h"
+#include "undo/undo_worker.h"
 
 #define MAX_FOREGROUND_PAGES	64
 
@@ -92,6 +93,7 @@ static int	nruns;
 static int	maxruns;
 
 static bool in_abort_callback = false;
+static bool top_is_aborting = false;
 
 /* temporary undo whose rollback failed keeps the temporary log from restarting */
 static bool temp_rollback_failed = false;
@@ -110,6 +112,12 @@ bool
 undo_in_abort_callback(void)
 {
 	return in_abort_callback;
+}
+
+bool
+undo_top_is_aborting(void)
+{
+	return top_is_aborting;
 }
 
 Fxid
@@ -755,7 +763,9 @@ xact_callback(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_ABORT:
+			top_is_aborting = true;
 			rollback_levels(1);
+			top_is_aborting = false;
 			end_transaction();
 			break;
 		case XACT_EVENT_COMMIT:
@@ -801,4 +811,5 @@ undo_define_settings(void)
 							"Larger transactions are rolled back by background workers.",
 							&rollback_foreground_size, 256, 0, MAX_KILOBYTES,
 							PGC_SUSET, GUC_UNIT_KB, NULL, NULL, NULL);
+	undo_worker_define_settings();
 }

@@ -652,6 +652,10 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 			update_write_in_place(w, &plan);
 		zheap_row_end(w);
 
+		/* a slot of ours shall know whose version it holds (rule R4) */
+		if (TTS_IS_ZHEAP(slot))
+			zheap_slot_store(slot, RelationGetRelid(rel), &newtid,
+							 plan.tuple->data, plan.tuple->len, w->fxid, cid);
 		slot->tts_tableOid = RelationGetRelid(rel);
 		slot->tts_tid = newtid;
 		*update_indexes = plan.move;

@@ -179,9 +179,11 @@ vacuum_page(Vacuum *vac, BlockNumber block)
 		Assert(vac->dead->num_items + result.ndead <= vac->dead->max_items);
 		for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
 		{
-			if (ItemIdIsDead(PageGetItemId(page, off)))
-				ItemPointerSet(&vac->dead->items[vac->dead->num_items++],
-							   block, off);
+			if (!ItemIdIsDead(PageGetItemId(page, off)))
+				continue;
+			ItemPointerSet(&vac->dead->items[vac->dead->num_items],
+						   block, off);
+			vac->dead->num_items++;
 		}
 	}
 	else

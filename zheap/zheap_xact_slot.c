@@ -64,8 +64,15 @@ status_of(Fxid fxid)
 	if (fxid == last_finished)
 		return last_finished_status;
 	if (TransactionIdIsCurrentTransactionId(xid))
-		return ZXACT_CURRENT;
-	if (TransactionIdIsInProgress(xid))
+	{
+		/*
+		 * In the abort callback of a top-level transaction core still calls
+		 * its xid current (and in progress), although the abort is recorded.
+		 */
+		if (IsTransactionState() || GetCurrentTransactionNestLevel() > 1)
+			return ZXACT_CURRENT;
+	}
+	else if (TransactionIdIsInProgress(xid))
 		return ZXACT_RUNNING;
 	status = TransactionIdDidCommit(xid) ? ZXACT_COMMITTED : ZXACT_ABORTED;
 	last_finished = fxid;

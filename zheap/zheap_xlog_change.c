@@ -12,7 +12,6 @@
  */
 #include "postgres.h"
 
-#include "access/bufmask.h"
 #include "access/xlogutils.h"
 #include "storage/bufmgr.h"
 

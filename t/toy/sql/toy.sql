@@ -189,7 +189,6 @@ SET statement_timeout = '100ms';
 SELECT pg_sleep(60);
 RESET statement_timeout;
 SELECT wait_for('NOT toy_has_unapplied(0)');
--- a temporary table nobody else can roll back: the session ends
 RESET undo_toy.fail_block;
 
 -- prepared transactions leave their log to others
@@ -216,6 +215,9 @@ SELECT toy_has_unapplied(0);
 -- a big log rests, and is cut down when drained
 BEGIN;
 SELECT writer > 0 FROM toy_write('p', 20000, 1000, 1);
+SELECT max(used_blocks) > 2000 AS big FROM toy_undo_logs();
 COMMIT;
 SELECT wait_for('(SELECT ok FROM drained)');
-SELECT count(*) FROM toy_undo_logs() WHERE state NOT IN ('free', 'absent', 'resting');
+SELECT wait_for('(SELECT max(used_blocks) < 600 FROM toy_undo_logs())');
+SELECT wait_for('(SELECT count(*) = 0 FROM toy_undo_logs() WHERE state NOT IN (''free'', ''absent''))');
+SELECT writer > 0 FROM toy_write('p', 20, 1000, 1);

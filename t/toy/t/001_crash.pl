@@ -129,6 +129,56 @@ for my $round (1 .. 5)
 	wait_for($node, "SELECT NOT toy_has_unapplied(0) AND h > $w FROM toy_horizons()");
 }
 
+# --- many writers at once, many logs, some roll back, then a crash
+$node->safe_psql('postgres', 'SELECT toy_forget_asked()');
+PostgreSQL::Test::Utils::append_to_file($node->basedir . '/stress.sql', q{
+\set b random(0, 99)
+\set n random(1, 40)
+\set c random(1, 4)
+BEGIN;
+SELECT toy_write('p', :n, 300, :b);
+SELECT toy_write('un', :n, 100, :b);
+SAVEPOINT a;
+SELECT toy_write('p', :n, 30, :b);
+\if :c > 2
+ROLLBACK TO a;
+\endif
+\if :c = 1
+ROLLBACK;
+\else
+COMMIT;
+\endif
+});
+for my $round (1 .. 2)
+{
+	my $bench = IPC::Run::start(
+		[ $node->installed_command('pgbench'), '-n', '-c', '8', '-j', '2', '-T', '4',
+			'-f', $node->basedir . '/stress.sql', $node->connstr('postgres') ],
+		'>', '/dev/null', '2>&1');
+	sleep 3 if $round == 1;
+	$node->stop('immediate') if $round == 1;
+	$bench->finish;
+	$node->start if $round == 1;
+	wait_for($node, 'SELECT NOT toy_has_unapplied(0)');
+	wait_for($node, q{SELECT count(*) = 0 FROM toy_undo_logs()
+		WHERE tail <> head_block OR state NOT IN ('free', 'absent')});
+}
+cmp_ok($node->safe_psql('postgres', 'SELECT max(used_blocks) FROM toy_undo_logs()'),
+	'<', 700, 'logs stay small');
+
+# --- a temporary table that cannot be rolled back ends its session
+my ($ret, $stdout, $stderr) = $node->psql('postgres', q{
+CREATE TEMP TABLE te (a text);
+INSERT INTO te VALUES ('x');
+SET undo_toy.fail_block = 0;
+BEGIN;
+SELECT toy_write('te', 1, 10, 0);
+ROLLBACK;
+SELECT 'alive';
+});
+unlike($stdout, qr/alive/, 'session ends');
+is($node->safe_psql('postgres', 'SELECT 1'), '1', 'the server does not');
+
 # --- standby
 $node->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
@@ -175,4 +225,10 @@ SELECT * FROM toy_write('p', 300, 300, 1)});
 wait_for($standby, "SELECT h > $writer FROM toy_horizons()");
 
 $standby->stop;
+for my $n ($node, $standby)
+{
+	unlike(PostgreSQL::Test::Utils::slurp_file($n->logfile),
+		qr/TRAP|PANIC|could not roll back in the background|terminated by signal/,
+		'nothing bad in the log of ' . $n->name);
+}
 done_testing();
