@@ -369,10 +369,11 @@ undo_prepare(UndoInsertion *ins)
 	Assert(ins->nrecs > 0);
 	Assert(!(MyProc->statusFlags & PROC_IN_VACUUM));
 	Assert(!in_abort_callback);
-	if (IsInParallelMode())
+	/* the leader of a parallel query may insert its result */
+	if (IsParallelWorker())
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
-				 errmsg("cannot change rows of a zheap table during a parallel operation")));
+				 errmsg("parallel workers cannot change rows of a zheap table")));
 	if (RecoveryInProgress())
 		ereport(ERROR,
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),

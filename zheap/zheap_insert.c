@@ -533,6 +533,16 @@ insert_end(InsertOp *op)
 		ReleaseBuffer(op->vmbuffer);
 }
 
+/* tell the tuple slot which row version it now is */
+static void
+note_inserted(InsertOp *op, TupleTableSlot *slot, const ItemPointerData *tid)
+{
+	slot->tts_tableOid = RelationGetRelid(op->rel);
+	slot->tts_tid = *tid;
+	if (TTS_IS_ZHEAP(slot))
+		zheap_slot_set_writer(slot, op->fxid, op->cid);
+}
+
 static void
 insert_one(Relation rel, TupleTableSlot *slot, CommandId cid, int options,
 		   BulkInsertState bistate, uint32 token)
@@ -548,6 +558,8 @@ insert_one(Relation rel, TupleTableSlot *slot, CommandId cid, int options,
 
 	slot->tts_tableOid = RelationGetRelid(rel);
 	slot->tts_tid = tid;
+	if (TTS_IS_ZHEAP(slot))
+		zheap_slot_set_writer(slot, op.frozen ? InvalidFxid : op.fxid, cid);
 	pgstat_count_heap_insert(rel, 1);
 	pfree(tuple);
 }
@@ -597,8 +609,10 @@ zheap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
 		n = insert_step(&op, tuples + done, nslots - done, scratch, &tid);
 		for (int i = 0; i < n; i++)
 		{
-			slots[done + i]->tts_tableOid = RelationGetRelid(rel);
-			slots[done + i]->tts_tid = tid;
+			note_inserted(&op, slots[done + i], &tid);
+			if (TTS_IS_ZHEAP(slots[done + i]))
+				zheap_slot_set_writer(slots[done + i],
+									  op.frozen ? InvalidFxid : op.fxid, cid);
 			tid.ip_posid++;
 		}
 		done += n;

@@ -26,6 +26,7 @@
 #include "nodes/execnodes.h"
 #include "nodes/tidbitmap.h"
 #include "pgstat.h"
+#include "storage/lmgr.h"
 #include "storage/predicate.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -537,7 +538,9 @@ next_row_pagemode(ZScanDesc scan, ScanDirection direction,
 /*
  * A version that a DIRTY snapshot found is named by the tag DIRTY, if nothing
  * is in progress on the row.  An insert of my own keeps the plain TID, since
- * core compares it with the TID it has just inserted.
+ * core compares it with the TID it has just inserted.  So does any row while I
+ * hold the table against writers: building an exclusion constraint compares
+ * in the same way, and nobody can change the row between fetch and lock.
  */
 void
 zheap_scan_tag_dirty(Relation rel, Snapshot snapshot, const ZVersion *v,
@@ -548,6 +551,8 @@ zheap_scan_tag_dirty(Relation rel, Snapshot snapshot, const ZVersion *v,
 		TransactionIdIsValid(snapshot->xmax))
 		return;
 	if (v->own && v->kind != ZUNDO_UPDATE)
+		return;
+	if (CheckRelationLockedByMe(rel, ShareLock, true))
 		return;
 	zheap_dirty_memo_set(RelationGetRelid(rel), tid, v->writer, v->cid);
 	zheap_tid_set_tag(tid, ZTID_DIRTY);

@@ -138,6 +138,14 @@ extern void zheap_slot_store(TupleTableSlot *slot, Oid tableoid,
 							 const char *tuple, uint16 len,
 							 Fxid writer, CommandId cid);
 
+/* after an insert: say who wrote the row whose values the tuple slot holds */
+extern void zheap_slot_set_writer(TupleTableSlot *slot, Fxid writer,
+								  CommandId cid);
+
+/* the tuple slot's contents, virtual ones too, are now the version of writer */
+extern void zheap_slot_set_writer(TupleTableSlot *slot, Fxid writer,
+								  CommandId cid);
+
 /* xmin shown for a version that is visible to all: hash of its bytes (A15) */
 extern TransactionId zheap_hashed_xmin(const char *tuple, uint16 len);
 

@@ -137,7 +137,7 @@ writer_is_own(const ZTupleTableSlot *zslot)
 static TransactionId
 shown_xmin(const ZTupleTableSlot *zslot)
 {
-	Assert(zslot->len > 0);
+	Assert(zslot->len > 0 || zslot->writer != InvalidFxid);
 	return zslot->writer != InvalidFxid ? XidFromFxid(zslot->writer) :
 		zheap_hashed_xmin(zslot->buf, zslot->len);
 }
@@ -148,7 +148,8 @@ tts_zheap_getsysattr(TupleTableSlot *slot, int attnum, bool *isnull)
 	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
 
 	Assert(!TTS_EMPTY(slot));
-	if (zslot->len == 0)
+	/* values only, and not those of a row just inserted */
+	if (zslot->len == 0 && zslot->writer == InvalidFxid)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot retrieve a system column in this context")));
@@ -278,6 +279,9 @@ tts_zheap_copyslot(TupleTableSlot *dstslot, TupleTableSlot *srcslot)
 	dstslot->tts_flags &= ~TTS_FLAG_EMPTY;
 	dstslot->tts_tid = tid;
 	dstslot->tts_tableOid = srcslot->tts_tableOid;
+	if (TTS_IS_ZHEAP(srcslot))
+		zheap_slot_set_writer(dstslot, ((ZTupleTableSlot *) srcslot)->writer,
+							  ((ZTupleTableSlot *) srcslot)->cid);
 	tts_zheap_materialize(dstslot);
 }
 
@@ -297,7 +301,7 @@ tts_zheap_copy_heap_tuple(TupleTableSlot *slot)
 							slot->tts_isnull);
 	tuple->t_self = slot->tts_tid;
 	tuple->t_tableOid = slot->tts_tableOid;
-	if (zslot->len > 0)
+	if (zslot->len > 0 || zslot->writer != InvalidFxid)
 	{
 		HeapTupleHeader header = tuple->t_data;
 
@@ -360,6 +364,16 @@ zheap_slot_store(TupleTableSlot *slot, Oid tableoid,
 	slot->tts_tableOid = tableoid;
 }
 
+void
+zheap_slot_set_writer(TupleTableSlot *slot, Fxid writer, CommandId cid)
+{
+	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
+
+	Assert(TTS_IS_ZHEAP(slot) && !TTS_EMPTY(slot));
+	zslot->writer = writer;
+	zslot->cid = cid;
+}
+
 const TupleTableSlotOps TTSOpsZHeapTuple = {
 	.base_slot_size = sizeof(ZTupleTableSlot),
 	.init = tts_zheap_init,
@@ -376,3 +390,13 @@ const TupleTableSlotOps TTSOpsZHeapTuple = {
 	.copy_heap_tuple = tts_zheap_copy_heap_tuple,
 	.copy_minimal_tuple = tts_zheap_copy_minimal_tuple
 };
+
+void
+zheap_slot_set_writer(TupleTableSlot *slot, Fxid writer, CommandId cid)
+{
+	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
+
+	Assert(TTS_IS_ZHEAP(slot) && !TTS_EMPTY(slot));
+	zslot->writer = writer;
+	zslot->cid = cid;
+}

@@ -463,7 +463,12 @@ zheap_xact_slot_reserve(Relation rel, Buffer buffer, const UndoHorizons *hz,
 
 	/* a FREE one, after freezing if need be */
 	if (s.free == 0 && freeze_logged(rel, buffer, hz))
+	{
 		survey_slots(buffer, page, hz, &s);
+		/* owners don't need the page lock to abort */
+		if (s.aborted)
+			return ZRESERVE_ABORTED;
+	}
 	id = s.free;
 
 	if (id == 0 && ZPageGetOpaque(page)->nslots < ZHEAP_XACT_SLOT_RESERVE)

@@ -293,6 +293,7 @@ toy_outer_error(PG_FUNCTION_ARGS)
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 
+	(void) undo_horizons();
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
 	{
@@ -343,6 +344,8 @@ toy_write(PG_FUNCTION_ARGS)
 
 	if (size < 0 || size > UNDO_MAX_PAYLOAD)
 		elog(ERROR, "payload size must be in 0 .. %d", (int) UNDO_MAX_PAYLOAD);
+	/* a writer samples the horizons first; that loads the store if need be */
+	(void) undo_horizons();
 	payload = palloc(size + 1);
 	for (int i = 0; i < n; i++)
 	{
