@@ -540,7 +540,8 @@ note_inserted(InsertOp *op, TupleTableSlot *slot, const ItemPointerData *tid)
 	slot->tts_tableOid = RelationGetRelid(op->rel);
 	slot->tts_tid = *tid;
 	if (TTS_IS_ZHEAP(slot))
-		zheap_slot_set_writer(slot, op->fxid, op->cid);
+		zheap_slot_set_writer(slot, op->frozen ? InvalidFxid : op->fxid,
+							  op->cid);
 }
 
 static void
@@ -556,10 +557,7 @@ insert_one(Relation rel, TupleTableSlot *slot, CommandId cid, int options,
 	(void) insert_step(&op, &tuple, 1, NULL, &tid);
 	insert_end(&op);
 
-	slot->tts_tableOid = RelationGetRelid(rel);
-	slot->tts_tid = tid;
-	if (TTS_IS_ZHEAP(slot))
-		zheap_slot_set_writer(slot, op.frozen ? InvalidFxid : op.fxid, cid);
+	note_inserted(&op, slot, &tid);
 	pgstat_count_heap_insert(rel, 1);
 	pfree(tuple);
 }
@@ -610,9 +608,6 @@ zheap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
 		for (int i = 0; i < n; i++)
 		{
 			note_inserted(&op, slots[done + i], &tid);
-			if (TTS_IS_ZHEAP(slots[done + i]))
-				zheap_slot_set_writer(slots[done + i],
-									  op.frozen ? InvalidFxid : op.fxid, cid);
 			tid.ip_posid++;
 		}
 		done += n;

@@ -142,10 +142,6 @@ extern void zheap_slot_store(TupleTableSlot *slot, Oid tableoid,
 extern void zheap_slot_set_writer(TupleTableSlot *slot, Fxid writer,
 								  CommandId cid);
 
-/* the tuple slot's contents, virtual ones too, are now the version of writer */
-extern void zheap_slot_set_writer(TupleTableSlot *slot, Fxid writer,
-								  CommandId cid);
-
 /* xmin shown for a version that is visible to all: hash of its bytes (A15) */
 extern TransactionId zheap_hashed_xmin(const char *tuple, uint16 len);
 

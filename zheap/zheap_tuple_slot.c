@@ -390,13 +390,3 @@ const TupleTableSlotOps TTSOpsZHeapTuple = {
 	.copy_heap_tuple = tts_zheap_copy_heap_tuple,
 	.copy_minimal_tuple = tts_zheap_copy_minimal_tuple
 };
-
-void
-zheap_slot_set_writer(TupleTableSlot *slot, Fxid writer, CommandId cid)
-{
-	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
-
-	Assert(TTS_IS_ZHEAP(slot) && !TTS_EMPTY(slot));
-	zslot->writer = writer;
-	zslot->cid = cid;
-}
