@@ -125,7 +125,7 @@ judge_row(Build *build, ZReadContext *cx, Buffer buffer, Page page,
 	ZVersion   *v = &scan->version;
 	ZXactStatus status;
 	ZTupleHeader header;
-	bool		visible;
+	bool		visible PG_USED_FOR_ASSERTS_ONLY;
 	bool		changing;
 	int			i;
 
