@@ -28,6 +28,7 @@ OBJS = \
 	zheap/zheap_tuple.o \
 	zheap/zheap_tuple_slot.o \
 	zheap/zheap_undo.o \
+	zheap/zheap_memo.o \
 	zheap/zheap_walk.o \
 	zheap/zheap_visibility.o \
 	zheap/zheap_rollback.o \
@@ -47,8 +48,13 @@ OBJS = \
 	zheap_am.o
 
 # sql/NAME.sql and specs/NAME.spec; tools/check refuses a file not listed here
-REGRESS =
-ISOLATION =
+REGRESS = insert update_inplace update_moving delete visibility rollback \
+	savepoints row_locks indexes toast types vacuum copy temp_unlogged \
+	system_columns undo_store inspect
+ISOLATION = ww_conflict old_snapshots epq lock_matrix lock_update lock_move \
+	fk_locks skip_locked savepoint_release slot_exhaustion \
+	rollback_visibility deadlock attack_a1 attack_a4 attack_a9 attack_a10 \
+	attack_a11
 REGRESS_OPTS = --load-extension=zheap_am
 ISOLATION_OPTS = --load-extension=zheap_am
 TAP_TESTS := $(if $(wildcard t/*.pl),1)

@@ -143,6 +143,7 @@ _PG_init(void)
 				 errhint("Add zheap_am to shared_preload_libraries and restart the server.")));
 
 	undo_define_settings();
+	undo_worker_define_settings();
 	MarkGUCPrefixReserved("zheap");
 
 	RegisterCustomRmgr(ZHEAP_RMGR_ID, (RmgrData *) &zheap_rmgr);

@@ -262,6 +262,7 @@ extern bool undo_file_is_doomed(RelFileLocator locator);
 extern void undo_shmem_request(void);	/* shmem_request_hook */
 extern void undo_shmem_startup(void);	/* shmem_startup_hook */
 extern void undo_define_settings(void);
+extern void undo_worker_define_settings(void);
 extern void undo_register_callbacks(void);	/* xact and subxact callbacks */
 extern void undo_register_workers(void);
 

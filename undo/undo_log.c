@@ -25,6 +25,7 @@
 #include "storage/bufmgr.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
 #include "storage/shmem.h"
@@ -95,6 +96,7 @@ static struct
 	BlockNumber nblocks;
 	BlockNumber tail;			/* 0: none since the last restart */
 	uint64		seq;
+	Fxid		horizon;		/* committed writers below are visible to all */
 } temp_log;
 
 /* ----------------------------------------------------------------
@@ -643,6 +645,26 @@ undo_horizons(void)
 	return hz;
 }
 
+Fxid
+undo_log_horizon(char persistence)
+{
+	return persistence == RELPERSISTENCE_TEMP ? temp_log.horizon :
+		undo_horizons().h;
+}
+
+/* Something for the launcher to do.  Never throws; needs nothing held. */
+void
+undo_wake_worker(void)
+{
+	struct Latch *latch;
+
+	if (UndoShmem == NULL || !IsUnderPostmaster)
+		return;
+	latch = UndoShmem->launcher_latch;
+	if (latch != NULL)
+		SetLatch(latch);
+}
+
 /* ----------------------------------------------------------------
  *	attach, detach
  * ----------------------------------------------------------------
@@ -779,9 +801,10 @@ attach_temp(void)
 
 /* Forget all temporary undo: none of it can be asked for again. */
 void
-undo_log_restart_temp(void)
+undo_log_restart_temp(Fxid horizon)
 {
 	temp_log.tail = 0;
+	temp_log.horizon = horizon;
 }
 
 /* Remove the session's temporary undo file; at session end. */

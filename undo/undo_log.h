@@ -118,8 +118,11 @@ extern void undo_log_detach(char persistence, UndoLogNumber log);
 /* a log that can't be written isn't handed out again (W18) */
 extern void undo_log_retire(char persistence, UndoLogNumber log);
 
-/* temporary log: start over from its first page; remove its file */
-extern void undo_log_restart_temp(void);
+/*
+ * Temporary log: start over from its first page, its committed writers below
+ * horizon being visible to all; remove its file.
+ */
+extern void undo_log_restart_temp(Fxid horizon);
 extern void undo_log_drop_temp(void);
 
 /*
@@ -153,13 +156,14 @@ extern void undo_log_mark_applied(char persistence, UndoLogNumber log,
 
 extern void undo_log_redo(XLogReaderState *record);
 
+/* H, or what takes its place for temporary relations */
+extern Fxid undo_log_horizon(char persistence);
+
 /* ----------------------------------------------------------------
  *	undo_xact.c, for the others of undo/
  * ----------------------------------------------------------------
  */
 
-/* committed writers below this are visible to all for such relations */
-extern Fxid undo_log_horizon(char persistence);
 
 /* true while the current (sub)transaction's abort callback is running */
 extern bool undo_in_abort_callback(void);

@@ -116,7 +116,7 @@ static char current_persistence;
  * ----------------------------------------------------------------
  */
 
-/* Called by undo_define_settings(); once is enough. */
+/* Called once, from _PG_init. */
 void
 undo_worker_define_settings(void)
 {
@@ -187,19 +187,6 @@ undo_register_workers(void)
 	snprintf(worker.bgw_name, BGW_MAXLEN, "undo launcher");
 	snprintf(worker.bgw_type, BGW_MAXLEN, "undo launcher");
 	RegisterBackgroundWorker(&worker);
-}
-
-/* Something for the launcher to do.  Never throws; needs nothing held. */
-void
-undo_wake_worker(void)
-{
-	struct Latch *latch;
-
-	if (UndoShmem == NULL || !IsUnderPostmaster)
-		return;
-	latch = UndoShmem->launcher_latch;
-	if (latch != NULL)
-		SetLatch(latch);
 }
 
 /* the same in both kinds of workers */

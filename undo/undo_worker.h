@@ -62,8 +62,6 @@ extern bool undo_visit_unapplied(Oid dboid, undo_visit_fn visit, void *arg);
 /* is this run aborted, not applied, not before U; see undo_discard.c */
 extern bool undo_run_is_unapplied(const UndoEntry *run, Fxid u);
 
-/* settings of the workers; undo_define_settings() calls it */
-extern void undo_worker_define_settings(void);
 extern bool undo_rollback_paused;
 
 /* the library that the server loads to start the workers */

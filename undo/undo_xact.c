@@ -28,7 +28,6 @@
 #include "utils/rel.h"
 
 #include "undo/undo_log.h"
-#include "undo/undo_worker.h"
 
 #define MAX_FOREGROUND_PAGES	64
 
@@ -98,9 +97,6 @@ static bool top_is_aborting = false;
 /* temporary undo whose rollback failed keeps the temporary log from restarting */
 static bool temp_rollback_failed = false;
 
-/* committed writers below this are visible to all in temporary tables */
-static Fxid temp_horizon = 0;
-
 static int
 which_log(char persistence)
 {
@@ -118,13 +114,6 @@ bool
 undo_top_is_aborting(void)
 {
 	return top_is_aborting;
-}
-
-Fxid
-undo_log_horizon(char persistence)
-{
-	return persistence == RELPERSISTENCE_TEMP ? temp_horizon :
-		undo_horizons().h;
 }
 
 /* ----------------------------------------------------------------
@@ -308,11 +297,7 @@ attach_log(char persistence)
 			 * for: start over, unless a failed rollback still needs it.
 			 */
 			if (!temp_rollback_failed)
-			{
-				temp_horizon =
-					U64FromFullTransactionId(GetTopFullTransactionId());
-				undo_log_restart_temp();
-			}
+				undo_log_restart_temp(U64FromFullTransactionId(GetTopFullTransactionId()));
 		}
 		att->run_fxid = InvalidFxid;
 		att->suspect = false;
@@ -812,5 +797,4 @@ undo_define_settings(void)
 							"Larger transactions are rolled back by background workers.",
 							&rollback_foreground_size, 256, 0, MAX_KILOBYTES,
 							PGC_SUSET, GUC_UNIT_KB, NULL, NULL, NULL);
-	undo_worker_define_settings();
 }

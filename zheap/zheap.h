@@ -73,6 +73,13 @@ typedef struct ZPageDelta
 
 extern Page zheap_delta_begin(ZPageDelta *delta, Relation rel, Buffer buffer);
 extern void zheap_delta_finish(ZPageDelta *delta, Fxid conflict);
+/*
+ * One xact slot more.  Every tuple moves, so a delta would be a whole page;
+ * redo repeats the deed instead.  False if there is no room.
+ */
+extern bool zheap_delta_grow(Relation rel, Buffer buffer);
+extern void zheap_delta_redo_grow(XLogReaderState *record);
+
 extern void zheap_delta_redo(XLogReaderState *record);
 extern void zheap_delta_desc(StringInfo buf, XLogReaderState *record);
 
@@ -500,6 +507,7 @@ extern void zheap_copy_for_cluster(Relation oldrel, Relation newrel,
 #define XLOG_ZHEAP_LOCK			0xB0
 #define XLOG_ZHEAP_DELTA		0xC0
 #define XLOG_ZHEAP_CONFIRM		0xD0	/* speculative insertion confirmed */
+#define XLOG_ZHEAP_GROW			0xE0	/* one xact slot more */
 
 extern void zheap_redo(XLogReaderState *record);
 extern void zheap_desc(StringInfo buf, XLogReaderState *record);

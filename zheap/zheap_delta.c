@@ -260,3 +260,48 @@ zheap_delta_desc(StringInfo buf, XLogReaderState *record)
 	appendStringInfo(buf, "conflict " UINT64_FORMAT ", %zu bytes",
 					 xlrec.conflict, len);
 }
+
+bool
+zheap_delta_grow(Relation rel, Buffer buffer)
+{
+	Page		page = BufferGetPage(buffer);
+	bool		done PG_USED_FOR_ASSERTS_ONLY;
+
+	if (ZPageGetOpaque(page)->nslots >= ZHEAP_MAX_XACT_SLOTS ||
+		zheap_page_total_free(page) < sizeof(ZXactSlotData))
+		return false;
+
+	START_CRIT_SECTION();
+	done = zheap_page_grow_xact_slots(page);
+	Assert(done);
+	MarkBufferDirty(buffer);
+	if (RelationNeedsWAL(rel))
+	{
+		XLogRecPtr	lsn;
+
+		XLogBeginInsert();
+		XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
+		lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_GROW);
+		PageSetLSN(page, lsn);
+	}
+	END_CRIT_SECTION();
+	return true;
+}
+
+void
+zheap_delta_redo_grow(XLogReaderState *record)
+{
+	Buffer		buffer;
+
+	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
+	{
+		Page		page = BufferGetPage(buffer);
+
+		if (!zheap_page_grow_xact_slots(page))
+			elog(PANIC, "no room for another xact slot in redo");
+		PageSetLSN(page, record->EndRecPtr);
+		MarkBufferDirty(buffer);
+	}
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+}

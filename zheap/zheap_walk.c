@@ -19,6 +19,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "zheap/zheap_memo.h"
 #include "zheap/zheap_walk.h"
 
 void
@@ -199,6 +200,7 @@ ZFindResult
 zheap_walk_find(ZWalk *walk, bool held)
 {
 	const ZUndo *r = &walk->undo;
+	char		persistence = walk->rel->rd_rel->relpersistence;
 
 	Assert(OffsetNumberIsValid(walk->off));
 
@@ -206,8 +208,11 @@ zheap_walk_find(ZWalk *walk, bool held)
 	{
 		if (walk->budget != ZWALK_NO_BUDGET && --walk->budget < 0)
 			return ZFIND_LIMIT;
+		walk->u = zheap_memo_pass(persistence, walk->w, walk->u, walk->off,
+								  walk->skip);
 		if (!zheap_walk_fetch(walk, held))
 			return ZFIND_GONE;
+		zheap_memo_note(persistence, walk->u, r);
 
 		if (zheap_undo_covers(r, walk->off))
 			return ZFIND_FOUND;

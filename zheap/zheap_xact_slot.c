@@ -385,20 +385,9 @@ freeze_logged(Relation rel, Buffer buffer, const UndoHorizons *hz)
 static uint8
 grow_logged(Relation rel, Buffer buffer)
 {
-	Page		page = BufferGetPage(buffer);
-	ZPageDelta	delta;
-	Page		work;
-
-	if (ZPageGetOpaque(page)->nslots >= ZHEAP_MAX_XACT_SLOTS ||
-		zheap_page_total_free(page) < sizeof(ZXactSlotData))
+	if (!zheap_delta_grow(rel, buffer))
 		return 0;
-
-	work = zheap_delta_begin(&delta, rel, buffer);
-	if (!zheap_page_grow_xact_slots(work))
-		elog(ERROR, "could not add an xact slot to block %u of \"%s\" although there is room",
-			 BufferGetBlockNumber(buffer), RelationGetRelationName(rel));
-	zheap_delta_finish(&delta, InvalidFxid);
-	return ZPageGetOpaque(page)->nslots;
+	return ZPageGetOpaque(BufferGetPage(buffer))->nslots;
 }
 
 /* the committed xact slot to take over, or 0 */

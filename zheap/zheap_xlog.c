@@ -175,6 +175,9 @@ zheap_redo(XLogReaderState *record)
 		case XLOG_ZHEAP_DELTA:
 			zheap_delta_redo(record);
 			break;
+		case XLOG_ZHEAP_GROW:
+			zheap_delta_redo_grow(record);
+			break;
 		case XLOG_ZHEAP_CONFIRM:
 			confirm_redo(record);
 			break;
@@ -243,6 +246,8 @@ zheap_identify(uint8 info)
 			return "LOCK";
 		case XLOG_ZHEAP_DELTA:
 			return "DELTA";
+		case XLOG_ZHEAP_GROW:
+			return "GROW";
 		case XLOG_ZHEAP_CONFIRM:
 			return "CONFIRM";
 	}

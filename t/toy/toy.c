@@ -211,6 +211,7 @@ _PG_init(void)
 				 errmsg("undo_toy must be loaded via shared_preload_libraries")));
 
 	undo_define_settings();
+	undo_worker_define_settings();
 	DefineCustomIntVariable("undo_toy.fail_block",
 							"Rolling back this block fails.", NULL,
 							&toy_fail_block, -1, -1, INT_MAX, PGC_SUSET, 0,

@@ -1,0 +1,57 @@
+-- Looking at pages; zheap_check finds nothing wrong.
+CREATE TABLE ins_p (id int PRIMARY KEY, v int, t text) USING zheap;
+INSERT INTO ins_p SELECT g, 0, 'x' FROM generate_series(1, 5) g;
+SELECT lp, state, natts, lp_len > 0 AS body FROM zheap_page_items('ins_p', 0) ORDER BY lp;
+SELECT count(*) > 0 AS owned FROM zheap_page_slots('ins_p', 0) WHERE fxid IS NOT NULL AND fxid <> '0'::xid8;
+-- an update in place keeps its line pointer, one of the key takes another
+UPDATE ins_p SET v = 1 WHERE id = 2;
+SELECT count(*), sum(v) FROM ins_p;
+SELECT count(*) FROM zheap_page_items('ins_p', 0);
+UPDATE ins_p SET id = 6 WHERE id = 3;
+SELECT count(*) FROM zheap_page_items('ins_p', 0);
+DELETE FROM ins_p WHERE id = 1;
+BEGIN; INSERT INTO ins_p VALUES (7), (8); UPDATE ins_p SET v = 9; ROLLBACK;
+SELECT * FROM zheap_check('ins_p');
+SELECT count(*) FROM zheap_page_slots('ins_p', 0) WHERE status = 'aborted';
+-- the writer of a change, its transaction slot and its undo
+BEGIN;
+UPDATE ins_p SET v = 5 WHERE id = 2;
+SELECT count(*) FROM zheap_page_slots('ins_p', 0) WHERE fxid = pg_current_xact_id();
+SELECT r.kind, r.lp, r.writer = pg_current_xact_id() AS mine, r.bytes > 0 AS bytes
+	FROM zheap_page_slots('ins_p', 0) s, zheap_undo_records('ins_p', 0, s.id) r
+	WHERE s.fxid = pg_current_xact_id() AND r.writer = pg_current_xact_id();
+COMMIT;
+-- nothing wrong after much of everything
+CREATE TABLE ins_m (id int PRIMARY KEY, v int, t text) USING zheap;
+CREATE INDEX ins_m_v ON ins_m (v);
+INSERT INTO ins_m SELECT g, g, repeat('m', g % 100) FROM generate_series(1, 3000) g;
+UPDATE ins_m SET t = t || 'longer' WHERE id % 3 = 0;
+UPDATE ins_m SET v = -v WHERE id % 7 = 0;
+DELETE FROM ins_m WHERE id % 5 = 0;
+BEGIN;
+SAVEPOINT s; UPDATE ins_m SET t = repeat('s', 120); ROLLBACK TO s;
+SELECT * FROM zheap_check('ins_m');
+UPDATE ins_m SET t = 'q' WHERE id < 500;
+ROLLBACK;
+SELECT * FROM zheap_check('ins_m');
+BEGIN; DELETE FROM ins_m WHERE id > 1000; INSERT INTO ins_m SELECT g, 0, 'a' FROM generate_series(5000, 6000) g; ROLLBACK;
+SELECT * FROM zheap_check('ins_m');
+VACUUM ins_m;
+SELECT * FROM zheap_check('ins_m');
+SELECT count(*), sum(id), sum(v), sum(length(t)) FROM ins_m;
+-- what the other tests left
+SELECT c.oid::regclass, k.* FROM pg_class c JOIN pg_am a ON a.oid = c.relam, zheap_check(c.oid) k
+	WHERE a.amname = 'zheap' AND c.relkind = 'r' AND c.relpersistence <> 't' ORDER BY 1;
+-- refused: other tables, blocks that aren't there, users without the right
+SELECT * FROM zheap_check('pg_class');
+SELECT * FROM zheap_page_items('pg_class', 0);
+SELECT * FROM zheap_page_slots('ins_p', 1000);
+SELECT * FROM zheap_page_items('ins_p', -1);
+CREATE ROLE regress_zheap_nobody;
+SET ROLE regress_zheap_nobody;
+SELECT * FROM zheap_check('ins_p');
+SELECT * FROM zheap_page_items('ins_p', 0);
+SELECT pg_zheap_undo_size();
+RESET ROLE;
+DROP ROLE regress_zheap_nobody;
+DROP TABLE ins_p, ins_m;

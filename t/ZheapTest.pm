@@ -1,0 +1,204 @@
+# What the TAP tests share: nodes with zheap_am preloaded, a server killed as
+# a power cut does it, interactive sessions, and the checks after a crash.
+package ZheapTest;
+
+use strict;
+use warnings;
+use Exporter 'import';
+use IPC::Run;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = qw(zheap_node set_conf kill_server start_after_kill session ask
+  send_sql finish_session check_tables tables_digest undo_quiet log_is_clean);
+
+# A node that preloads the library; options as for init(), conf => text.
+sub zheap_node
+{
+	my ($name, %opt) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	my $conf = delete $opt{conf} // '';
+
+	$node->init(extra => ['--data-checksums'], %opt);
+	$node->append_conf('postgresql.conf', qq{
+shared_preload_libraries = 'zheap_am'
+zheap.discard_naptime = 50ms
+max_prepared_transactions = 10
+log_autovacuum_min_duration = -1
+$conf});
+	return $node;
+}
+
+# Change settings of a running server.
+sub set_conf
+{
+	my ($node, %value) = @_;
+	$node->safe_psql('postgres',
+		join('', map { "ALTER SYSTEM SET $_ = '$value{$_}';\n" } sort keys %value)
+		  . 'SELECT pg_reload_conf();');
+	$node->safe_psql('postgres', 'SELECT pg_sleep(0.2)');
+}
+
+sub children_of
+{
+	my ($pid) = @_;
+	my @found;
+	for my $file (glob '/proc/[0-9]*/stat')
+	{
+		open(my $fh, '<', $file) or next;
+		my $line = <$fh> // '';
+		close $fh;
+		push @found, $1 if $line =~ /^(\d+) \(.*\) \S (\d+) / && $2 == $pid;
+	}
+	return @found;
+}
+
+sub process_state
+{
+	my ($pid) = @_;
+	open(my $fh, '<', "/proc/$pid/stat") or return '';
+	my $line = <$fh> // '';
+	return $line =~ /^\d+ \(.*\) (\S)/ ? $1 : '';
+}
+
+# SIGKILL to the postmaster and all its children; returns when all are gone.
+# Where nobody reaps the postmaster its pid still looks alive, so that its
+# lock file has to be taken away.
+sub kill_server
+{
+	my ($node) = @_;
+	my $file = $node->data_dir . '/postmaster.pid';
+	my ($pid) = split /\n/, slurp_file($file);
+	kill 'STOP', $pid;
+	my @children = children_of($pid);
+	$node->kill9;
+	kill 'KILL', @children;
+	for (1 .. 300)
+	{
+		last if !grep { process_state($_) !~ /^Z?$/ } $pid, @children;
+		select(undef, undef, undef, 0.1);
+	}
+	select(undef, undef, undef, 0.1);
+	unlink $file if process_state($pid) eq 'Z';
+	return;
+}
+
+sub start_after_kill
+{
+	my ($node) = @_;
+	for (1 .. 20)
+	{
+		return 1 if $node->start(fail_ok => 1);
+		last
+		  if slurp_file($node->logfile) !~
+		  /(?:lock file|shared memory block).*(?:already exists|still in use)[^\n]*\n[^\n]*\n?(?:[^\n]*\n)?\z/;
+		select(undef, undef, undef, 0.5);
+	}
+	return 0;
+}
+
+# An interactive session; ask() returns the output of SQL.  Errors come back
+# as output too.
+sub session
+{
+	my ($node, $db) = @_;
+	my $s = { in => '', out => '', err => '', n => 0 };
+	$s->{h} = IPC::Run::start(
+		[ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr($db // 'postgres') ],
+		'<', \$s->{in}, '>', \$s->{out}, '2>', \$s->{err},
+		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	return $s;
+}
+
+sub ask
+{
+	my ($s, $sql) = @_;
+	my $mark = 'done-' . ++$s->{n};
+
+	$s->{out} = $s->{err} = '';
+	$s->{in} .= "$sql\n;\n\\echo $mark\n\\warn $mark\n";
+	$s->{h}->pump
+	  until $s->{out} =~ /$mark\n/ && $s->{err} =~ /$mark\n/;
+	(my $result = $s->{err} . $s->{out}) =~ s/$mark\n//g;
+	chomp $result;
+	return $result;
+}
+
+# The same without waiting for an answer.
+sub send_sql
+{
+	my ($s, $sql) = @_;
+	$s->{in} .= "$sql\n;\n";
+	$s->{h}->pump_nb;
+}
+
+# Close it; after a kill of the server it doesn't matter how.
+sub finish_session
+{
+	my ($s) = @_;
+	$s->{in} .= "\\q\n";
+	eval { $s->{h}->finish; };
+	eval { $s->{h}->kill_kill; } if $@;
+}
+
+# Page checks and indexes of all zheap tables of a database.  Prints what is
+# wrong, returns whether nothing is.
+sub check_tables
+{
+	my ($node, $what, $db) = @_;
+	my $bad = $node->safe_psql($db // 'postgres', q{
+CREATE EXTENSION IF NOT EXISTS amcheck;
+CREATE OR REPLACE FUNCTION pg_temp.index_fault(i oid) RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM bt_index_check(i, true);
+	RETURN NULL;
+EXCEPTION WHEN others THEN
+	RETURN sqlerrm;
+END $$;
+SELECT t.oid::regclass, c.* FROM pg_class t JOIN pg_am a ON a.oid = t.relam,
+	LATERAL zheap_check(t.oid) c
+	WHERE a.amname = 'zheap' AND t.relkind IN ('r', 'm') LIMIT 20;
+SELECT i.indexrelid::regclass, f FROM pg_index i
+	JOIN pg_class t ON t.oid = i.indrelid JOIN pg_am a ON a.oid = t.relam
+	JOIN pg_class x ON x.oid = i.indexrelid
+	JOIN pg_am b ON b.oid = x.relam AND b.amname = 'btree',
+	LATERAL pg_temp.index_fault(i.indexrelid) f
+	WHERE a.amname = 'zheap' AND f IS NOT NULL});
+	return is($bad, '', "pages and indexes: $what");
+}
+
+# One line a table: rows and a hash that their order doesn't change.
+sub tables_digest
+{
+	my ($node, $tables, $db) = @_;
+	return join "\n", map {
+		$node->safe_psql($db // 'postgres',
+			"SELECT '$_', count(*), sum(hashtextextended(t::text, 0)::numeric) FROM $_ t")
+	} @$tables;
+}
+
+# All that aborted is undone and all undo discarded.
+sub undo_quiet
+{
+	my ($node, $what) = @_;
+	return ok(
+		$node->poll_query_until('postgres',
+			'SELECT pg_zheap_undo_size() = 0 AND u = h FROM zheap_horizons()'),
+		"undo is drained: $what");
+}
+
+# No assertion, panic or crashed process in a node's log, no complaint of ours.
+sub log_is_clean
+{
+	my ($node, $except) = @_;
+	my @bad = grep {
+		/TRAP:|PANIC:|terminated by signal|could not roll back|WARNING:.*undo|inconsistent page|buffer refcount leak|data is corrupted|XX001/
+		  && !($except && /$except/)
+	} split /\n/, slurp_file($node->logfile);
+	return is(join("\n", @bad[ 0 .. ($#bad > 9 ? 9 : $#bad) ]),
+		'', 'log of ' . $node->name);
+}
+
+1;
