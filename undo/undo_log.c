@@ -40,7 +40,12 @@
 #define UNDO_EXTEND_MIN		8
 #define UNDO_EXTEND_MAX		64
 
+/*
+ * The arrays have room for more logs than are ever made, so that a standby
+ * whose settings differ a little can take all logs of its primary.
+ */
 #define UNDO_LOG_SLACK		64
+#define UNDO_LOG_SPARE		32
 
 /* main data of the WAL records; block references as listed */
 
@@ -134,13 +139,28 @@ count_existing_logs(void)
 	return count;
 }
 
+/*
+ * Size of the arrays.  Asked twice, and files may have come in between (when
+ * the postmaster starts over after a crash): the first answer stands.
+ */
 static int
 max_logs(void)
 {
+	static int	answer = 0;
 	int			need = MaxBackends + max_prepared_xacts;
 
-	return Min(Max(need, count_existing_logs()) + UNDO_LOG_SLACK,
-			   (int) UNDO_MAX_LOGS);
+	if (answer == 0)
+		answer = Min(Max(need, count_existing_logs()) + UNDO_LOG_SLACK,
+					 (int) UNDO_MAX_LOGS);
+	return answer;
+}
+
+/* logs with this number or above aren't made, only scanned if they exist */
+static UndoLogNumber
+creation_limit(void)
+{
+	return (UndoLogNumber) Min(MaxBackends + max_prepared_xacts +
+							   UNDO_LOG_SPARE, UndoShmem->maxlogs);
 }
 
 static Size
@@ -510,7 +530,11 @@ load_log(char persistence, UndoLogNumber number)
 	UnlockReleaseBuffer(buffer);
 }
 
-/* Does the log hold nothing that isn't discarded? */
+/*
+ * Does the log hold nothing that isn't discarded?  A log whose tail can't be
+ * read is retired: it counts as not empty, but must not keep all others from
+ * being used (W18).
+ */
 static bool
 log_is_empty(char persistence, UndoLogNumber number)
 {
@@ -518,16 +542,23 @@ log_is_empty(char persistence, UndoLogNumber number)
 	BlockNumber tail = pg_atomic_read_u32(&log->tail);
 	uint64		head = pg_atomic_read_u64(&log->head);
 	Buffer		buffer;
+	const char *problem;
 	bool		empty;
 
 	if (tail == InvalidBlockNumber)
 		return true;
 	if (UndoLogHeadBlock(head) != tail)
 		return false;
-	buffer = undo_log_read(persistence, number, tail);
+	buffer = read_block(undo_log_locator(persistence, number), tail,
+						RBM_ZERO_ON_ERROR,
+						persistence == RELPERSISTENCE_PERMANENT);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	empty = ((PageHeader) BufferGetPage(buffer))->pd_lower <= UndoLogHeadOffset(head);
+	problem = undo_page_problem(BufferGetPage(buffer), UNDO_PAGE_MAGIC);
+	empty = problem == NULL &&
+		((PageHeader) BufferGetPage(buffer))->pd_lower <= UndoLogHeadOffset(head);
 	UnlockReleaseBuffer(buffer);
+	if (problem != NULL)
+		undo_log_retire(persistence, number);
 	return empty;
 }
 
@@ -579,8 +610,13 @@ load_primary(void)
 	if (undo_log_count(RELPERSISTENCE_PERMANENT) > UndoShmem->maxlogs ||
 		undo_log_count(RELPERSISTENCE_UNLOGGED) > UndoShmem->maxlogs)
 		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("global control page of the undo store names more logs than there are files")));
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("there are more undo logs than this server has made room for"),
+				 errdetail("There are %d permanent and %d unlogged logs, and room for %d.",
+						   undo_log_count(RELPERSISTENCE_PERMANENT),
+						   undo_log_count(RELPERSISTENCE_UNLOGGED),
+						   UndoShmem->maxlogs),
+				 errhint("Restart the server.")));
 	for (int i = 0; i < undo_log_count(RELPERSISTENCE_PERMANENT); i++)
 		load_log(RELPERSISTENCE_PERMANENT, i);
 	for (int i = 0; i < undo_log_count(RELPERSISTENCE_UNLOGGED); i++)
@@ -728,20 +764,27 @@ create_log(char persistence, UndoLogNumber number)
 	UnlockReleaseBuffer(global);
 }
 
+/* Take a log that is in this state, FREE or RESTING. */
 static bool
-try_attach(char persistence, UndoLogNumber number)
+try_attach(char persistence, UndoLogNumber number, uint32 from)
 {
 	UndoLogShared *log = undo_log_get(persistence, number);
-	uint32		expected = UNDO_LOG_FREE;
+	uint32		expected = from;
 
-	if (pg_atomic_read_u32(&log->state) != UNDO_LOG_FREE ||
+	if (pg_atomic_read_u32(&log->state) != from ||
 		!pg_atomic_compare_exchange_u32(&log->state, &expected, UNDO_LOG_ATTACHED))
 		return false;
 	pg_atomic_write_u32(&log->owner_pid, MyProcPid);
 	return true;
 }
 
-/* Take over a log that doesn't exist yet. */
+/*
+ * Take over a log that doesn't exist yet.  If there are as many as there may
+ * be, a resting one has to serve again: under an old snapshot all logs rest
+ * and none can drain, which must make them grow and not stop the writers.
+ * The launcher takes a log from RESTING to BUSY before it resets it, so one
+ * that is attached here is left alone; it rests again when it is detached.
+ */
 static UndoLogNumber
 attach_new(char persistence)
 {
@@ -749,7 +792,7 @@ attach_new(char persistence)
 		&UndoShmem->nlogs : &UndoShmem->nunlogged;
 
 	LWLockAcquire(UndoShmem->lock, LW_EXCLUSIVE);
-	for (UndoLogNumber i = 0; i < (UndoLogNumber) UndoShmem->maxlogs; i++)
+	for (UndoLogNumber i = 0; i < creation_limit(); i++)
 	{
 		UndoLogShared *log = undo_log_get(persistence, i);
 
@@ -764,11 +807,15 @@ attach_new(char persistence)
 		return i;
 	}
 	LWLockRelease(UndoShmem->lock);
+	for (int i = 0; i < undo_log_count(persistence); i++)
+		if (try_attach(persistence, i, UNDO_LOG_FREE) ||
+			try_attach(persistence, i, UNDO_LOG_RESTING))
+			return i;
 	ereport(ERROR,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("all %d undo logs are in use, resting or retired",
-					UndoShmem->maxlogs),
-			 errhint("Look for old snapshots and failing rollbacks, or restart the server.")));
+			 errmsg("all %d undo logs are in use or retired",
+					undo_log_count(persistence)),
+			 errhint("Look for damaged undo in the server log, or restart the server.")));
 	return 0;					/* keep compiler quiet */
 }
 
@@ -779,23 +826,28 @@ attach_temp(void)
 	if (temp_log.rel == NULL)
 	{
 		RelFileLocator locator;
-		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+		MemoryContext old;
+		Relation	rel;
 		SMgrRelation smgr;
 
 		RelLocatorSpc(locator) = MyDatabaseTableSpace;
 		RelLocatorDb(locator) = MyDatabaseId;
 		RelLocatorNumber(locator) = UNDO_TEMP_RELNUMBER;
-		temp_log.rel = undo_fake_relation(locator, RELPERSISTENCE_TEMP,
-										  UNDO_TEMP_RELNUMBER);
-		MemoryContextSwitchTo(old);
-		smgr = RelationGetSmgr(temp_log.rel);
 		/* a file of an earlier session with this backend id is worthless */
+		smgr = smgropen(locator, CompatMyProcNumber);
 		if (smgrexists(smgr, MAIN_FORKNUM))
 			smgrdounlinkall(&smgr, 1, false);
-		smgrcreate(RelationGetSmgr(temp_log.rel), MAIN_FORKNUM, false);
+		smgrcreate(smgropen(locator, CompatMyProcNumber), MAIN_FORKNUM, false);
+
+		/* only now is it ours: what failed above is tried again next time */
+		old = MemoryContextSwitchTo(TopMemoryContext);
+		rel = undo_fake_relation(locator, RELPERSISTENCE_TEMP,
+								 UNDO_TEMP_RELNUMBER);
+		MemoryContextSwitchTo(old);
 		temp_log.nblocks = 0;
 		temp_log.tail = 0;
 		temp_log.seq = 0;
+		temp_log.rel = rel;
 	}
 }
 
@@ -830,12 +882,14 @@ undo_log_attach(char persistence)
 		attach_temp();
 		return UNDO_TEMP_LOG;
 	}
-	Assert(pg_atomic_read_u32(&UndoShmem->state) == UNDO_PRIMARY);
-	if (try_attach(persistence, last_log[which]))
+	/* not loaded, every log looks as if it had yet to be made: never go on so */
+	if (unlikely(pg_atomic_read_u32(&UndoShmem->state) != UNDO_PRIMARY))
+		undo_log_startup();
+	if (try_attach(persistence, last_log[which], UNDO_LOG_FREE))
 		return last_log[which];
 	for (int i = 0; i < undo_log_count(persistence); i++)
 	{
-		if (try_attach(persistence, i))
+		if (try_attach(persistence, i, UNDO_LOG_FREE))
 			return last_log[which] = i;
 	}
 	return last_log[which] = attach_new(persistence);

@@ -24,7 +24,8 @@
  *
  *	  ABSENT --create--> FREE --attach--> ATTACHED --detach--> FREE
  *	  FREE --(too big)--> RESTING --drained, reset, truncated--> FREE
- *	  any --(tail unreadable)--> RETIRED
+ *	  RESTING --attach, when no more logs may be made--> ATTACHED
+ *	  any --(pages unreadable)--> RETIRED
  *
  * Transitions from FREE are by compare-and-swap, so attach and detach cost
  * one atomic each.  The launcher takes FREE/RESTING -> BUSY to reset a log.

@@ -334,6 +334,32 @@ lock_tail(AttachedLog *att, char persistence)
 	return buffer;
 }
 
+/*
+ * The next page, pinned and exclusively locked.  If the log's pages can't be
+ * read the log is given up at the end of the transaction, lest it fail every
+ * writer that attaches it.  A full disk is nothing against the log.
+ */
+static Buffer
+switch_page(AttachedLog *att, char persistence)
+{
+	Buffer		buffer = InvalidBuffer;
+
+	PG_TRY();
+	{
+		buffer = undo_log_switch(persistence, att->log);
+	}
+	PG_CATCH();
+	{
+		int			code = geterrcode();
+
+		if (code == ERRCODE_DATA_CORRUPTED || code == ERRCODE_IO_ERROR)
+			att->suspect = true;
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	return buffer;
+}
+
 /* May the records join the run last written by this backend? */
 static bool
 run_continues(AttachedLog *att, UndoInsertion *ins)
@@ -350,6 +376,7 @@ undo_prepare(UndoInsertion *ins)
 	uint16		size = records_size(ins);
 	PageHeader	header;
 	uint16		at;
+	bool		suspect;
 
 	Assert(ins->nrecs > 0);
 	Assert(!(MyProc->statusFlags & PROC_IN_VACUUM));
@@ -371,9 +398,10 @@ undo_prepare(UndoInsertion *ins)
 	att = attach_log(ins->persistence);
 	ins->log = att->log;
 
+	suspect = att->suspect;
 	att->suspect = true;
 	ins->buffer = lock_tail(att, ins->persistence);
-	att->suspect = false;
+	att->suspect = suspect;
 	if (BufferIsValid(ins->buffer))
 	{
 		header = (PageHeader) BufferGetPage(ins->buffer);
@@ -387,7 +415,7 @@ undo_prepare(UndoInsertion *ins)
 	}
 	if (!BufferIsValid(ins->buffer))
 	{
-		ins->buffer = undo_log_switch(ins->persistence, att->log);
+		ins->buffer = switch_page(att, ins->persistence);
 		att->recent = ins->buffer;
 		ins->new_run = true;
 	}
