@@ -53,8 +53,8 @@ REGRESS = insert update_inplace update_moving delete visibility rollback \
 	system_columns undo_store inspect
 ISOLATION = ww_conflict old_snapshots epq lock_matrix lock_update lock_move \
 	fk_locks skip_locked savepoint_release slot_exhaustion \
-	rollback_visibility deadlock attack_a1 attack_a4 attack_a9 attack_a10 \
-	attack_a11
+	rollback_visibility deadlock attack_a1 attack_a4 attack_a8 attack_a9 \
+	attack_a10 attack_a11
 REGRESS_OPTS = --load-extension=zheap_am
 ISOLATION_OPTS = --load-extension=zheap_am
 TAP_TESTS := $(if $(wildcard t/*.pl),1)

@@ -14,6 +14,7 @@ my $node = zheap_node('primary', allows_streaming => 1, conf => q{
 wal_consistency_checking = 'zheap'
 autovacuum_naptime = 1s
 shared_buffers = 4MB
+wal_keep_size = 8GB
 });
 $node->start;
 $node->safe_psql('postgres', q{
@@ -31,8 +32,10 @@ my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'base', has_streaming => 1);
 $standby->append_conf('postgresql.conf', q{
 max_standby_streaming_delay = -1
-hot_standby_feedback = off
+hot_standby_feedback = on
+wal_receiver_status_interval = 1s
 shared_buffers = 4MB
+wal_keep_size = 8GB
 });
 $standby->start;
 
@@ -46,14 +49,15 @@ sub same_on_standby
 		"standby shows the same rows $what");
 }
 
-# --- an old snapshot of the standby reads old versions while they are undone
-# --- to, changed and moved on the primary; only discard conflicts with it
-set_conf($node, 'zheap.discard_naptime' => '60s');
+# --- an old snapshot of the standby reads old versions while rows are changed,
+# --- moved, deleted and rolled back on the primary
 $node->wait_for_catchup($standby);
 my $old = session($standby);
 my $digest = 'SELECT count(*), sum(hashtextextended(s::text, 0)::numeric) FROM s';
 my $before = ask($old, "BEGIN ISOLATION LEVEL REPEATABLE READ; $digest");
 like($before, qr/^2000\|/, 'snapshot on the standby');
+ok($node->poll_query_until('postgres',
+	'SELECT count(*) = 1 FROM pg_stat_replication WHERE backend_xmin IS NOT NULL'), 'feedback');
 $node->safe_psql('postgres', q{
 UPDATE s SET c = c + 1 WHERE k <= 1000;
 UPDATE s SET c = c + 1 WHERE k <= 500;
@@ -70,7 +74,25 @@ is( ask($old, q{SET enable_seqscan = off; SELECT count(*) FROM s WHERE v BETWEEN
 	'0', 'which does not show new keys');
 ask($old, 'COMMIT');
 same_on_standby('after changes under an old snapshot');
-set_conf($node, 'zheap.discard_naptime' => '50ms');
+
+# --- without feedback it is cancelled, and never reads something wrong
+set_conf($standby, hot_standby_feedback => 'off', max_standby_streaming_delay => '100ms');
+ok($node->poll_query_until('postgres',
+	'SELECT count(*) = 1 FROM pg_stat_replication WHERE backend_xmin IS NULL'), 'no feedback');
+$before = ask($old, "BEGIN ISOLATION LEVEL REPEATABLE READ; $digest");
+$node->safe_psql('postgres', 'UPDATE s SET c = c + 1; VACUUM s; UPDATE s SET c = c + 1 WHERE k > 900; SELECT pg_current_xact_id();');
+for (1 .. 100)
+{
+	my $now = ask($old, $digest);
+	next if $now eq $before;
+	like($now, qr/conflict with recovery/, 'old snapshot is cancelled');
+	last;
+}
+continue { select(undef, undef, undef, 0.1) }
+finish_session($old);
+$old = session($standby);
+same_on_standby('after a conflict');
+set_conf($standby, max_standby_streaming_delay => '-1');
 
 # a running transaction of the primary is invisible on the standby
 my $run = session($node);
@@ -124,7 +146,7 @@ COMMIT;
 });
 my ($benchout, $bencherr) = ('', '');
 my $bench = IPC::Run::start(
-	[ $node->installed_command('pgbench'), '-n', '-c', 6, '-j', 2, '-T', 8, '-f', $script,
+	[ $node->installed_command('pgbench'), '-n', '-c', 6, '-j', 2, '-T', 6, '-R', 150, '-f', $script,
 		$node->connstr('postgres') ], '>', \$benchout, '2>', \$bencherr);
 my @rows = map { "$_\tcopied $_\n" } 1 .. 3000;
 for (1 .. 3)
@@ -174,7 +196,6 @@ finish_session($old);
 $standby->append_conf('postgresql.conf', "zheap.rollback_paused = off\n");
 $standby->promote;
 is(tables_digest($standby, \@tables), $digest_before, 'the same rows at once after promotion');
-my ($count, $ok) = (0, '');
 $standby->safe_psql('postgres', q{COMMIT PREPARED 'yes'; ROLLBACK PREPARED 'no'});
 is($standby->safe_psql('postgres', 'SELECT k, t FROM s WHERE k IN (2, 3, 4) ORDER BY k'),
 	"2|kept\n3|before\n4|before", 'prepared transactions end as they are told');

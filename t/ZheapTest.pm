@@ -34,9 +34,9 @@ $conf});
 sub set_conf
 {
 	my ($node, %value) = @_;
-	$node->safe_psql('postgres',
-		join('', map { "ALTER SYSTEM SET $_ = '$value{$_}';\n" } sort keys %value)
-		  . 'SELECT pg_reload_conf();');
+	$node->append_conf('postgresql.conf',
+		join('', map { "$_ = '$value{$_}'\n" } sort keys %value));
+	$node->reload;
 	$node->safe_psql('postgres', 'SELECT pg_sleep(0.2)');
 }
 
@@ -64,7 +64,7 @@ sub process_state
 
 # SIGKILL to the postmaster and all its children; returns when all are gone.
 # Where nobody reaps the postmaster its pid still looks alive, so that its
-# lock file has to be taken away.
+# lock files have to be taken away.
 sub kill_server
 {
 	my ($node) = @_;
@@ -80,7 +80,8 @@ sub kill_server
 		select(undef, undef, undef, 0.1);
 	}
 	select(undef, undef, undef, 0.1);
-	unlink $file if process_state($pid) eq 'Z';
+	unlink $file, $node->host . '/.s.PGSQL.' . $node->port . '.lock'
+	  if process_state($pid) eq 'Z';
 	return;
 }
 
@@ -99,7 +100,7 @@ sub start_after_kill
 }
 
 # An interactive session; ask() returns the output of SQL.  Errors come back
-# as output too.
+# as output too, that of a lost connection included.
 sub session
 {
 	my ($node, $db) = @_;
@@ -118,8 +119,11 @@ sub ask
 
 	$s->{out} = $s->{err} = '';
 	$s->{in} .= "$sql\n;\n\\echo $mark\n\\warn $mark\n";
-	$s->{h}->pump
-	  until $s->{out} =~ /$mark\n/ && $s->{err} =~ /$mark\n/;
+	# psql ends when its connection is cut
+	until ($s->{out} =~ /$mark\n/ && $s->{err} =~ /$mark\n/)
+	{
+		last if !eval { $s->{h}->pump; 1 };
+	}
 	(my $result = $s->{err} . $s->{out}) =~ s/$mark\n//g;
 	chomp $result;
 	return $result;

@@ -901,6 +901,7 @@ is_only_worker(void)
 	LOCKTAG		tag;
 
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, 0, WORKER_LOCK_KEY);
+	tag.locktag_type = LOCKTAG_USERLOCK;
 	return LockAcquire(&tag, ExclusiveLock, true, true) !=
 		LOCKACQUIRE_NOT_AVAIL;
 }
