@@ -178,6 +178,13 @@ zheap_set_new_filenode(Relation rel, const RelFileLocator *newlocator,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("handler function zheap_handler cannot be used by an access method of another name than \"zheap\"")));
 
+	if (XLogLogicalInfoActive() && persistence == RELPERSISTENCE_PERMANENT &&
+		rel->rd_createSubid != InvalidSubTransactionId)
+		ereport(WARNING,
+				(errmsg("logical decoding does not see changes of table \"%s\"",
+						RelationGetRelationName(rel)),
+				 errdetail("Tables of access method zheap are not decoded yet.")));
+
 	GetHeapamTableAmRoutine()->relation_set_new_filenode(rel, newlocator,
 														 persistence,
 														 freeze_xid, minmulti);

@@ -69,9 +69,9 @@ sub transaction
 	}
 	elsif ($kind == 6)	# an indexed column changes; locks
 	{
-		$sql .= "SELECT 1 FROM z WHERE k = $k[0] FOR UPDATE;\n"
+		$sql .= "SELECT 'locked' FROM z WHERE k = $k[0] FOR UPDATE;\n"
 		  . both("UPDATE z SET v = v + 1 WHERE k = $k[0]")
-		  . "SELECT 1 FROM z WHERE k = $k[1] AND k > $k[0] FOR KEY SHARE;\n";
+		  . "SELECT 'locked' FROM z WHERE k = $k[1] AND k > $k[0] FOR KEY SHARE;\n";
 	}
 	elsif ($kind == 7)	# rows come by COPY and go
 	{
