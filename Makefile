@@ -22,6 +22,7 @@ OBJS = \
 	undo/undo_xact.o \
 	undo/undo_discard.o \
 	undo/undo_worker.o \
+	undo/undo_createdb.o \
 	zheap/zheap_page.o \
 	zheap/zheap_delta.o \
 	zheap/zheap_xact_slot.o \
@@ -35,7 +36,10 @@ OBJS = \
 	zheap/zheap_prune.o \
 	zheap/zheap_space.o \
 	zheap/zheap_xlog_change.o \
+	zheap/zheap_lockers.o \
 	zheap/zheap_lock.o \
+	zheap/zheap_row_write.o \
+	zheap/zheap_tuple_lock.o \
 	zheap/zheap_insert.o \
 	zheap/zheap_delete.o \
 	zheap/zheap_update.o \
@@ -52,7 +56,7 @@ REGRESS = insert update_inplace update_moving delete visibility rollback \
 	savepoints row_locks indexes toast types vacuum copy temp_unlogged \
 	system_columns undo_store inspect
 ISOLATION = ww_conflict old_snapshots epq lock_matrix lock_update lock_move \
-	fk_locks skip_locked savepoint_release slot_exhaustion \
+	move_locks fk_locks skip_locked savepoint_release slot_exhaustion \
 	rollback_visibility deadlock attack_a1 attack_a4 attack_a8 attack_a9 \
 	attack_a10 attack_a11
 REGRESS_OPTS = --load-extension=zheap_am

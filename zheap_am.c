@@ -156,6 +156,7 @@ _PG_init(void)
 	undo_register_client(zheap_rollback_page, zheap_am_oid);
 	undo_register_callbacks();
 	undo_register_workers();
+	undo_register_createdb();
 }
 
 /* ----------------------------------------------------------------

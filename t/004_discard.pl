@@ -43,7 +43,7 @@ sub churn
 {
 	my ($seconds, $clients) = @_;
 	my ($out, $err) = ('', '');
-	# each client a part of the keys would be no test: let them deadlock
+	# their ranges overlap: those that deadlock try again
 	IPC::Run::run([ $node->installed_command('pgbench'), '-n', '-c', $clients, '-j', 2, '-T', $seconds,
 			'--max-tries', 100, '-f', $script, $node->connstr('postgres') ], '>', \$out, '2>', \$err);
 	unlike($err, qr/ERROR|PANIC|server closed/, 'load ran without errors');

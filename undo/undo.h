@@ -265,6 +265,7 @@ extern void undo_define_settings(void);
 extern void undo_worker_define_settings(void);
 extern void undo_register_callbacks(void);	/* xact and subxact callbacks */
 extern void undo_register_workers(void);
+extern void undo_register_createdb(void);	/* drains what is to be copied */
 
 /*
  * One resource manager serves both layers: info codes 0x00-0x50 are the undo

@@ -382,8 +382,11 @@ judge_page(const LogRef *ref, const PagePos *pos, Page page, uint16 from,
 		}
 		if (status == UNDO_XID_RUNNING)
 		{
-			if (findings->awaited == InvalidFxid)
-				findings->awaited = entry.fxid;
+			/*
+			 * The last one: those before it are of its own top transaction or
+			 * prepared, and who prepared may run for long.
+			 */
+			findings->awaited = entry.fxid;
 		}
 		else if (status == UNDO_XID_ABORTED)
 		{

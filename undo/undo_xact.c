@@ -61,7 +61,7 @@ typedef struct AttachedLog
 	BlockNumber run_block;
 	uint64		run_seq;		/* of the page: blocks are recycled */
 	uint16		run_at;
-	bool		suspect;		/* an error while writing means: retire it */
+	bool		suspect;		/* its pages can't be read: retire it */
 } AttachedLog;
 
 static AttachedLog logs[3];
@@ -307,6 +307,45 @@ attach_log(char persistence)
 	return att;
 }
 
+/*
+ * An error while a page of the log was wanted: if the log's pages can't be
+ * read the log is given up at the end of the transaction, lest it fail every
+ * writer that attaches it.  A full disk, memory or a buffer pool that is all
+ * pinned is nothing against the log.
+ */
+static void
+suspect_log(AttachedLog *att)
+{
+	int			code = geterrcode();
+
+	if (code == ERRCODE_DATA_CORRUPTED || code == ERRCODE_IO_ERROR)
+		att->suspect = true;
+}
+
+/* The page with the number of the tail, pinned. */
+static Buffer
+pin_tail(AttachedLog *att, char persistence, BlockNumber tail)
+{
+	Buffer		buffer = InvalidBuffer;
+
+	if (persistence != RELPERSISTENCE_TEMP && BufferIsValid(att->recent) &&
+		ReadRecentBuffer(undo_log_locator(persistence, att->log),
+						 MAIN_FORKNUM, tail, att->recent))
+		return att->recent;
+
+	PG_TRY();
+	{
+		buffer = undo_log_read(persistence, att->log, tail);
+	}
+	PG_CATCH();
+	{
+		suspect_log(att);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	return buffer;
+}
+
 /* The tail page, pinned and exclusively locked; Invalid if there is none. */
 static Buffer
 lock_tail(AttachedLog *att, char persistence)
@@ -317,28 +356,22 @@ lock_tail(AttachedLog *att, char persistence)
 
 	if (tail == InvalidBlockNumber)
 		return InvalidBuffer;
-	if (persistence != RELPERSISTENCE_TEMP && BufferIsValid(att->recent) &&
-		ReadRecentBuffer(undo_log_locator(persistence, att->log),
-						 MAIN_FORKNUM, tail, att->recent))
-		buffer = att->recent;
-	else
-		buffer = undo_log_read(persistence, att->log, tail);
+	buffer = pin_tail(att, persistence, tail);
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	problem = undo_page_problem(BufferGetPage(buffer), UNDO_PAGE_MAGIC);
 	if (problem != NULL)
+	{
+		att->suspect = true;
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("page %u of undo log %u is damaged: %s",
 						tail, att->log, problem)));
+	}
 	att->recent = buffer;
 	return buffer;
 }
 
-/*
- * The next page, pinned and exclusively locked.  If the log's pages can't be
- * read the log is given up at the end of the transaction, lest it fail every
- * writer that attaches it.  A full disk is nothing against the log.
- */
+/* The next page, pinned and exclusively locked. */
 static Buffer
 switch_page(AttachedLog *att, char persistence)
 {
@@ -350,10 +383,7 @@ switch_page(AttachedLog *att, char persistence)
 	}
 	PG_CATCH();
 	{
-		int			code = geterrcode();
-
-		if (code == ERRCODE_DATA_CORRUPTED || code == ERRCODE_IO_ERROR)
-			att->suspect = true;
+		suspect_log(att);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -376,7 +406,6 @@ undo_prepare(UndoInsertion *ins)
 	uint16		size = records_size(ins);
 	PageHeader	header;
 	uint16		at;
-	bool		suspect;
 
 	Assert(ins->nrecs > 0);
 	Assert(!(MyProc->statusFlags & PROC_IN_VACUUM));
@@ -398,10 +427,7 @@ undo_prepare(UndoInsertion *ins)
 	att = attach_log(ins->persistence);
 	ins->log = att->log;
 
-	suspect = att->suspect;
-	att->suspect = true;
 	ins->buffer = lock_tail(att, ins->persistence);
-	att->suspect = suspect;
 	if (BufferIsValid(ins->buffer))
 	{
 		header = (PageHeader) BufferGetPage(ins->buffer);

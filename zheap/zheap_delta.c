@@ -113,6 +113,37 @@ delta_zero_hole(Page page)
 }
 
 /*
+ * Who edits the copy goes from line pointer to line pointer and moves tuples:
+ * a damaged one must not lead out of it.
+ */
+static void
+check_line_pointers(const ZPageDelta *delta)
+{
+	Page		page = (Page) delta->work.data;
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	OffsetNumber off;
+
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		lp = PageGetItemId(page, off);
+
+		if (ItemIdIsNormal(lp) &&
+			(lp->lp_len < ZHEAP_HEADER_SIZE ||
+			 lp->lp_off < ((PageHeader) page)->pd_upper ||
+			 lp->lp_off + lp->lp_len > ((PageHeader) page)->pd_special))
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("corrupted line pointer in zheap relation \"%s\", block %u, offset %u",
+							RelationGetRelationName(delta->rel),
+							BufferGetBlockNumber(delta->buffer), off),
+					 errdetail("Expected: %u to %u, found: %u, length %u.",
+							   ((PageHeader) page)->pd_upper,
+							   ((PageHeader) page)->pd_special,
+							   lp->lp_off, lp->lp_len)));
+	}
+}
+
+/*
  * Start a change: returns a private copy of the page.  The buffer is
  * exclusively locked until zheap_delta_finish(), or the change is dropped.
  */
@@ -125,6 +156,7 @@ zheap_delta_begin(ZPageDelta *delta, Relation rel, Buffer buffer)
 	delta->rel = rel;
 	delta->buffer = buffer;
 	memcpy(delta->work.data, BufferGetPage(buffer), BLCKSZ);
+	check_line_pointers(delta);
 	return (Page) delta->work.data;
 }
 

@@ -2,15 +2,14 @@
  *
  * zheap_lock.c
  *	  Writers meeting on a row: which version does the caller mean, who is in
- *	  the way, waiting, the recheck after waiting; and row locks.
+ *	  the way, waiting, the recheck after waiting.
  *
  * A row lock is an undo record of the locker plus bits in the row's header
  * (rule M13).  Nobody's bits are believed without a look: live lockers are
- * found in the chains of the page's running xact slot owners.
+ * found in the chains of the page's running xact slot owners, and at the
+ * origins of a moved row (zheap_lockers.c).
  *
- * Moves (rule M14): here a mover waits for every live foreign locker of the
- * row, and a locker waits for a running mover whatever its mode, so no lock is
- * ever left behind at the old TID.
+ * What is done to a row once it is taken is zheap_row_write.c's.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,17 +17,14 @@
 
 #include "access/visibilitymap.h"
 #include "access/xact.h"
-#include "access/xloginsert.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
-#include "storage/predicate.h"
 #include "utils/snapmgr.h"
 
 #include "zheap/zheap.h"
 #include "zheap/zheap_lock.h"
-#include "zheap/zheap_xlog_change.h"
 
 /* what one look at the locked page came to */
 typedef enum RowStep
@@ -38,6 +34,7 @@ typedef enum RowStep
 	ROW_WAIT,					/* for a transaction in the way */
 	ROW_WAIT_XACT_SLOT,			/* for an xact slot */
 	ROW_GET_TAG,				/* for the overflow lock */
+	ROW_SCAN_ORIGINS,			/* who is alive at the row's old TIDs? */
 	ROW_AGAIN					/* something ended while we looked */
 } RowStep;
 
@@ -291,7 +288,10 @@ row_leave_queue(ZRowWrite *w)
 	w->queued = false;
 }
 
-/* Release everything.  The overflow lock stays: it is the transaction's. */
+/*
+ * Release everything: w may be forgotten, or aimed at another row.  The
+ * overflow lock stays: it is the transaction's.
+ */
 void
 zheap_row_end(ZRowWrite *w)
 {
@@ -324,7 +324,8 @@ row_queue(ZRowWrite *w)
 {
 	LOCKMODE	heavy = heavy_mode[w->mode];
 
-	if (w->queued || w->own_live || w->top.status == ZXACT_CURRENT)
+	if (w->queued || w->lockers.own_live || w->origins.own_live ||
+		w->top.status == ZXACT_CURRENT)
 		return true;
 
 	if (w->policy == LockWaitBlock)
@@ -350,6 +351,8 @@ row_wait(ZRowWrite *w, Fxid fxid)
 	TransactionId xid = XidFromFxid(fxid);
 
 	Assert(!w->locked && !w->reading);
+	w->origins.known = false;
+	w->waited_for = fxid;
 	w->failure.ctid = w->tid;
 	w->failure.xmax = xid;
 	w->failure.cmax = InvalidCommandId;
@@ -368,6 +371,13 @@ row_wait(ZRowWrite *w, Fxid fxid)
 		return TM_WouldBlock;
 	}
 	return TM_Ok;
+}
+
+TM_Result
+zheap_row_wait_for(ZRowWrite *w, Fxid fxid)
+{
+	zheap_row_unlock(w);
+	return row_wait(w, fxid);
 }
 
 void
@@ -413,24 +423,6 @@ row_get_tag(ZRowWrite *w)
  * ----------------------------------------------------------------
  */
 
-/* do two modes exclude each other; the relation is monotonous in both */
-static bool
-row_modes_conflict(LockTupleMode a, LockTupleMode b)
-{
-	switch (a)
-	{
-		case LockTupleKeyShare:
-			return b == LockTupleExclusive;
-		case LockTupleShare:
-			return b >= LockTupleNoKeyExclusive;
-		case LockTupleNoKeyExclusive:
-			return b >= LockTupleShare;
-		case LockTupleExclusive:
-			break;
-	}
-	return true;
-}
-
 static bool
 row_top_is_insert(const ZRowWrite *w)
 {
@@ -441,9 +433,20 @@ row_top_is_insert(const ZRowWrite *w)
 	return top->kind == ZUNDO_INSERT_OPEN || top->kind == ZUNDO_INSERT_SET;
 }
 
-/* is a finished or own version of this identity visible to an MVCC snapshot */
+/*
+ * An update of the key-keeping kind that put the row at another TID: who wants
+ * it FOR KEY SHARE isn't in its way.
+ */
 static bool
-row_visible_to(Snapshot snapshot, Fxid writer, bool own, CommandId cid)
+row_top_is_kept_move(const ZTop *top)
+{
+	return top->ended && top->kind == ZUNDO_MOVE && !top->key_changed &&
+		!top->moved_partition && ItemPointerIsValid(&top->next);
+}
+
+/* is a finished or own version of this identity visible to an MVCC snapshot */
+bool
+zheap_row_visible_to(Snapshot snapshot, Fxid writer, bool own, CommandId cid)
 {
 	if (writer == InvalidFxid)
 		return true;
@@ -472,7 +475,7 @@ row_is_meant(ZRowWrite *w, Fxid writer, bool own, CommandId cid, bool insert)
 			break;
 	}
 	/* a row has no older version than the inserted one */
-	return insert || row_visible_to(w->snapshot, writer, own, cid);
+	return insert || zheap_row_visible_to(w->snapshot, writer, own, cid);
 }
 
 static RowStep
@@ -524,7 +527,10 @@ row_judge_own(ZRowWrite *w, TM_Result *result)
 /*
  * FOR KEY SHARE doesn't care for updates that leave the keys alone, running or
  * committed after the snapshot (in place, none ever changes a key): the row is
- * locked, and the caller gets the version he means below the update.
+ * locked, and the caller gets the version he means below the update.  If that
+ * moved the row, the row's later versions must be locked too.  (Who had to
+ * wait for the updater, because of a stronger lock, gets the newest version,
+ * as from heap.)
  */
 static RowStep
 row_judge_below(ZRowWrite *w, TM_Result *result)
@@ -544,7 +550,9 @@ row_judge_below(ZRowWrite *w, TM_Result *result)
 	w->cx.snapshot = save;
 	w->cx.check_serializable = save_check;
 
-	if (!found)
+	if (!found && v->ended && w->meant != ZMEANT_SNAPSHOT)
+		step = ROW_AGAIN;		/* the mover committed just now */
+	else if (!found)
 		step = row_refuse(w, TM_Invisible, result);
 	else if (v->writer != InvalidFxid && v->writer == w->top.writer)
 		step = ROW_AGAIN;		/* it committed just now */
@@ -556,7 +564,7 @@ row_judge_below(ZRowWrite *w, TM_Result *result)
 	}
 	else
 	{
-		w->old_image = true;
+		w->moved_on = w->top.ended;
 		w->image_writer = v->writer;
 		w->image_cid = v->own ? v->cid : InvalidCommandId;
 		w->image_len = v->len;
@@ -564,6 +572,62 @@ row_judge_below(ZRowWrite *w, TM_Result *result)
 	}
 	pfree(v);
 	return step;
+}
+
+/* why the top, ended by a committed transaction, can't be had */
+static TM_Result
+row_ended_result(const ZTop *top)
+{
+	Assert(top->ended);
+	return top->moved_partition ||
+		(top->kind == ZUNDO_MOVE && ItemPointerIsValid(&top->next)) ?
+		TM_Updated : TM_Deleted;
+}
+
+/*
+ * A later version of a row whose older version is being locked FOR KEY SHARE:
+ * is there a change of the key in the way?  What the row looks like doesn't
+ * matter, nor whether anybody sees it.
+ */
+static RowStep
+row_judge_later(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
+{
+	const ZTop *top = &w->top;
+
+	Assert(w->lock_only && w->mode == LockTupleKeyShare);
+	if (!top->exists)
+		return row_refuse(w, TM_Invisible, result);
+
+	switch (top->status)
+	{
+		case ZXACT_ABORTED:
+			return ROW_AGAIN;
+
+		case ZXACT_CURRENT:
+			/* so are all that follow */
+			w->held = true;
+			return ROW_TAKEN;
+
+		case ZXACT_RUNNING:
+			if (row_top_is_kept_move(top))
+				w->moved_on = true;
+			else if (top->ended ||
+					 (top->kind == ZUNDO_UPDATE && top->key_changed))
+			{
+				*wait_for = top->writer;
+				return ROW_WAIT;
+			}
+			return ROW_TAKEN;
+
+		case ZXACT_COMMITTED:
+		case ZXACT_ALL_VISIBLE:
+			break;
+	}
+	if (row_top_is_kept_move(top))
+		w->moved_on = true;
+	else if (top->ended)
+		return row_refuse(w, row_ended_result(top), result);
+	return ROW_TAKEN;
 }
 
 /*
@@ -587,7 +651,8 @@ row_judge_version(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 			if (row_top_is_insert(w))
 				return row_refuse(w, TM_Invisible, result);
 			if (w->lock_only && w->mode == LockTupleKeyShare &&
-				top->kind == ZUNDO_UPDATE && !top->key_changed)
+				((top->kind == ZUNDO_UPDATE && !top->key_changed) ||
+				 row_top_is_kept_move(top)))
 				return row_judge_below(w, result);
 			*wait_for = top->writer;
 			return ROW_WAIT;
@@ -601,16 +666,21 @@ row_judge_version(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 	}
 
 	if (top->ended)
-		return row_refuse(w, top->moved_partition ||
-						  (top->kind == ZUNDO_MOVE &&
-						   ItemPointerIsValid(&top->next)) ?
-						  TM_Updated : TM_Deleted, result);
+	{
+		if (w->lock_only && w->mode == LockTupleKeyShare &&
+			w->meant == ZMEANT_SNAPSHOT && row_top_is_kept_move(top) &&
+			top->writer != w->waited_for &&
+			!zheap_row_visible_to(w->snapshot, top->writer, false,
+								  InvalidCommandId))
+			return row_judge_below(w, result);
+		return row_refuse(w, row_ended_result(top), result);
+	}
 	if (!row_is_meant(w, top->status == ZXACT_ALL_VISIBLE ? InvalidFxid :
 					  top->writer, false, InvalidCommandId,
 					  row_top_is_insert(w)))
 	{
 		if (w->lock_only && w->mode == LockTupleKeyShare &&
-			w->meant == ZMEANT_SNAPSHOT)
+			w->meant == ZMEANT_SNAPSHOT && top->writer != w->waited_for)
 			return row_judge_below(w, result);
 		return row_refuse(w, TM_Updated, result);
 	}
@@ -622,68 +692,9 @@ row_judge_version(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
  * ----------------------------------------------------------------
  */
 
-static void
-row_note_lock(ZRowWrite *w, Fxid fxid, bool own, LockTupleMode mode,
-			  Fxid *wait_for)
-{
-	if (own)
-	{
-		if (!w->own_live || mode > w->own_mode)
-			w->own_mode = mode;
-		w->own_live = true;
-		return;
-	}
-	w->foreign_live = true;
-	if (*wait_for == InvalidFxid &&
-		(w->alone || row_modes_conflict(w->mode, mode)))
-		*wait_for = fxid;
-}
-
-/*
- * Look through the tenures of one xact slot as long as their owner runs:
- * family boundaries are crossed, so locks of a parent under a released
- * savepoint are found.  False: an owner ended meanwhile, begin again.
- */
-static bool
-row_scan_lockers(ZRowWrite *w, ZXactSlot slot, Fxid *wait_for)
-{
-	UndoRecord *rec = palloc(sizeof(UndoRecord));
-	Fxid		fxid = ZXactSlotFxid(slot);
-	UndoRecPtr	urp = slot->urp;
-	bool		ok = true;
-
-	while (ok && fxid != InvalidFxid)
-	{
-		ZXactStatus status = zheap_xact_status(fxid, &w->cx.hz);
-		ZUndo		u;
-
-		if (status == ZXACT_ABORTED)
-			ok = false;
-		if (status != ZXACT_RUNNING && status != ZXACT_CURRENT)
-			break;
-		do
-		{
-			if (!undo_fetch(&w->cx.reader, urp, fxid, w->block, false, rec))
-			{
-				ok = false;
-				break;
-			}
-			zheap_undo_decode(rec, &u);
-			if (u.kind == ZUNDO_LOCK && u.offset == w->off)
-				row_note_lock(w, fxid, status == ZXACT_CURRENT,
-							  (LockTupleMode) u.lockmode, wait_for);
-			urp = u.chain;
-		} while ((u.flags & ZUNDO_TENURE_START) == 0);
-		if (ok)
-			fxid = u.prev_fxid;
-	}
-	pfree(rec);
-	return ok;
-}
-
 /* a single lock, by my present tenure or an earlier one of my family */
 static bool
-row_is_mine_alone(ZRowWrite *w)
+row_is_mine_alone(const ZRowWrite *w)
 {
 	uint16		f = w->header.flags2;
 	ZXactSlot	slot;
@@ -697,49 +708,65 @@ row_is_mine_alone(ZRowWrite *w)
 
 /*
  * Find who has the row locked.  ROW_TAKEN: nobody whom the wanted mode
- * excludes; foreign_live, own_live, own_mode are set.
+ * excludes.
  */
 static RowStep
 row_judge_lockers(ZRowWrite *w, Fxid *wait_for)
 {
 	uint16		f = w->header.flags2;
-	int			nslots = ZPageGetOpaque(w->page)->nslots;
+	ZLockers   *lockers = &w->lockers;
 
-	w->foreign_live = w->own_live = false;
+	memset(lockers, 0, sizeof(ZLockers));
 
 	/* the frequent case of a lock taken twice */
 	if (row_is_mine_alone(w))
 	{
-		w->own_live = true;
-		w->own_mode = (LockTupleMode) ((f & ZH_MODE_MASK) >> ZH_MODE_SHIFT);
+		lockers->own_live = true;
+		lockers->own_mode =
+			(LockTupleMode) ((f & ZH_MODE_MASK) >> ZH_MODE_SHIFT);
 	}
-	else if (f & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED))
-	{
-		for (int id = 1; id <= nslots; id++)
-		{
-			ZXactSlot	slot = ZPageGetXactSlot(w->page, id);
-
-			if (!ZXactSlotIsFree(slot) &&
-				!row_scan_lockers(w, slot, wait_for))
-				return ROW_AGAIN;
-		}
-	}
+	else if ((f & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED)) &&
+			 !zheap_lockers_find(&w->cx, w->page, w->block, w->off, w->mode,
+								 NULL, lockers))
+		return ROW_AGAIN;
+	*wait_for = lockers->conflict;
 	return *wait_for != InvalidFxid ? ROW_WAIT : ROW_TAKEN;
 }
 
-/* do I need no lock record, because of an own change or lock on top */
+/*
+ * Must the row's origins be looked at?  Nobody but FOR KEY SHARE can be alive
+ * there; a change wants to know whom the new version has to name.
+ */
+static bool
+row_wants_origins(const ZRowWrite *w)
+{
+	const ZOrigins *o = &w->origins;
+
+	return o->n > 0 && !(o->known && o->want == w->mode) &&
+		(!w->lock_only || w->mode == LockTupleExclusive);
+}
+
+/*
+ * Do I need no lock record, because of an own change or lock on top?  A row
+ * that only I can see needs none; that isn't true of one that I moved without
+ * changing its key, since others may lock it FOR KEY SHARE all the same.
+ */
 static bool
 row_is_held(const ZRowWrite *w)
 {
-	if (w->own_live && w->own_mode >= w->mode)
+	const ZTop *top = &w->top;
+
+	/* a record isn't enough: the header must lead others to it */
+	if (w->lockers.own_live && w->lockers.own_mode >= w->mode &&
+		((w->header.flags2 & ZH_MULTI_LOCKED) || row_is_mine_alone(w)))
 		return true;
-	if (w->top.status != ZXACT_CURRENT)
+	if (top->status != ZXACT_CURRENT)
 		return false;
-	/* a row nobody else can see */
 	if (row_top_is_insert(w))
-		return true;
-	return w->top.kind == ZUNDO_UPDATE &&
-		(w->mode <= LockTupleNoKeyExclusive || w->top.key_changed);
+		return w->mode <= LockTupleNoKeyExclusive ||
+			!(top->kind == ZUNDO_INSERT_SET && top->key_changed);
+	return top->kind == ZUNDO_UPDATE &&
+		(w->mode <= LockTupleNoKeyExclusive || top->key_changed);
 }
 
 /* Clear what dead lockers left in the header, before it is recorded. */
@@ -748,7 +775,7 @@ row_normalise(ZRowWrite *w)
 {
 	ZTupleHeader *h = &w->header;
 
-	if (w->foreign_live || w->own_live)
+	if (w->lockers.foreign_live || w->lockers.own_live)
 		return;
 	if (h->flags2 & ZH_LOCK_ONLY)
 	{
@@ -772,7 +799,7 @@ row_look(ZRowWrite *w, TM_Result *result)
 	ItemId		lp;
 	const char *tuple;
 
-	w->old_image = false;
+	w->moved_on = false;
 	w->held = false;
 	w->choice.id = 0;
 	memset(&w->top, 0, sizeof(w->top));
@@ -804,6 +831,7 @@ row_look(ZRowWrite *w, TM_Result *result)
 	w->image_cid = w->top.cid;
 	w->image_len = zheap_tuple_true_len(tuple, ItemIdGetLength(lp));
 	memcpy(w->image, tuple, w->image_len);
+	zheap_origins_read(&w->origins, w->image, w->image_len);
 	return ROW_TAKEN;
 }
 
@@ -852,7 +880,10 @@ row_try(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 	if (w->decide != NULL && w->top.exists)
 		w->decide(w, w->decide_arg);
 
-	step = row_judge_version(w, result, wait_for);
+	if (w->later)
+		step = row_judge_later(w, result, wait_for);
+	else
+		step = row_judge_version(w, result, wait_for);
 	if (step == ROW_WAIT)
 	{
 		Fxid		ignored = InvalidFxid;
@@ -860,20 +891,37 @@ row_try(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 		/* do I have a lock: who has doesn't queue */
 		if (row_judge_lockers(w, &ignored) == ROW_AGAIN)
 			return ROW_AGAIN;
+		return row_wants_origins(w) ? ROW_SCAN_ORIGINS : ROW_WAIT;
 	}
-	if (step != ROW_TAKEN)
+	if (step != ROW_TAKEN || w->held)
 		return step;
 	step = row_judge_lockers(w, wait_for);
+	if (step == ROW_AGAIN)
+		return step;
+	if (row_wants_origins(w) && !(w->lock_only && row_is_held(w)))
+		return ROW_SCAN_ORIGINS;
 	if (step != ROW_TAKEN)
 		return step;
+	if (w->origins.n > 0 && w->origins.known &&
+		w->origins.conflict != InvalidFxid)
+	{
+		*wait_for = w->origins.conflict;
+		return ROW_WAIT;
+	}
 
 	if (w->crosscheck != InvalidSnapshot &&
-		!row_visible_to(w->crosscheck, w->top.writer,
+		!zheap_row_visible_to(w->crosscheck, w->top.writer,
 						w->top.status == ZXACT_CURRENT, w->top.cid))
 		return row_refuse(w, TM_Updated, result);
 
 	if (w->lock_only && row_is_held(w))
 	{
+		w->held = true;
+		return ROW_TAKEN;
+	}
+	if (w->moved_on && w->top.status == ZXACT_COMMITTED)
+	{
+		/* here, nobody will ever want it again */
 		w->held = true;
 		return ROW_TAKEN;
 	}
@@ -923,6 +971,10 @@ zheap_row_take(ZRowWrite *w)
 				zheap_row_unlock(w);
 				result = row_get_tag(w);
 				break;
+			case ROW_SCAN_ORIGINS:
+				zheap_row_unlock(w);
+				zheap_origins_scan(&w->origins, w->rel, w->mode);
+				break;
 			case ROW_AGAIN:
 				zheap_row_unlock(w);
 				break;
@@ -930,344 +982,4 @@ zheap_row_take(ZRowWrite *w)
 		if (result != TM_Ok)
 			return result;
 	}
-}
-
-/* ----------------------------------------------------------------
- *	writing
- * ----------------------------------------------------------------
- */
-
-/*
- * The record of a change of w's row, and the header it will have (its natts
- * and value flags as they are).  Who still has a lock on the row, myself
- * included, must be found by later writers: MULTI_LOCKED stays.
- */
-void
-zheap_row_describe(ZRowWrite *w, uint8 kind, bool key, ZUndo *u,
-				   ZTupleHeader *header)
-{
-	Assert(w->locked && w->choice.id != 0);
-
-	memset(u, 0, sizeof(ZUndo));
-	ItemPointerSetInvalid(&u->tid);
-	u->kind = kind;
-	u->offset = w->off;
-	u->cid = w->cid;
-	zheap_undo_describe_old(&w->cx, w->page, w->block, w->off, &w->choice,
-							&w->header, u);
-	if (key)
-		u->flags |= ZUNDO_KEY;
-
-	*header = w->header;
-	header->slot = w->choice.id;
-	header->flags2 &= ~(ZH_LOCK_ONLY | ZH_REUSED_MASK);
-	if (w->foreign_live || w->own_live)
-		header->flags2 |= ZH_MULTI_LOCKED;
-	if ((header->flags2 & (ZH_MULTI_LOCKED | ZH_HW_LOCKED)) == 0)
-		header->flags2 &= ~ZH_MODE_MASK;
-}
-
-void
-zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
-				const ZTupleHeader *header, const char *tuple, uint16 len)
-{
-	uint16		payload_len = zheap_undo_payload_size(u);
-	char	   *payload = palloc(payload_len);
-	UndoInsertion ins;
-	ZVmClear	vm;
-	ZOwnChange	own;
-	ZRowChange	row;
-	xl_zheap_change xlrec;
-	xl_zheap_middle middle;
-
-	Assert(w->locked && w->choice.id != 0);
-	Assert((info == XLOG_ZHEAP_UPDATE) == (tuple != NULL));
-
-	/* prepare */
-	zheap_undo_encode(u, payload);
-	undo_insertion_init(&ins, w->rel);
-	undo_insertion_add(&ins, u->kind, u->flags, w->block, w->off, u->chain,
-					   payload, payload_len);
-	memset(&vm, 0, sizeof(vm));
-	if (ZHeaderIsEnded(header) && PageIsAllVisible(w->page))
-		zheap_vm_add(&vm, w->block, w->vmbuffer);
-	zheap_vm_lock(&vm);
-	undo_prepare(&ins);
-
-	own.xact_slot = w->choice.id;
-	own.tenure = w->choice.tenure;
-	own.fxid = w->fxid;
-	own.urp = ins.rec[0].urp;
-	row.offset = w->off;
-	row.header = *header;
-	row.tuple = tuple;
-	row.len = len;
-	row.prune_xid = XidFromFxid(w->fxid);
-
-	xlrec.undo_offset = undo_insertion_offset(&ins, 0);
-	xlrec.offset = w->off;
-	xlrec.xact_slot = own.xact_slot;
-	xlrec.tenure = own.tenure;
-	xlrec.flags = vm.nblocks > 0 ? ZCHANGE_CLEARED_VM : 0;
-	zheap_header_put(xlrec.header, header);
-	middle.prefix = u->prefix;
-	middle.oldmid = u->oldmid;
-	middle.newmid = u->newmid;
-
-	START_CRIT_SECTION();
-
-	/* apply */
-	zheap_change_apply_own(w->page, &own);
-	if (!zheap_change_apply_row(w->page, &row))
-		elog(PANIC, "no room for the new version of row (%u,%u)",
-			 w->block, w->off);
-	MarkBufferDirty(w->buffer);
-	undo_insert(&ins);
-	zheap_vm_clear(&vm);
-
-	/* log */
-	if (RelationNeedsWAL(w->rel))
-	{
-		XLogRecPtr	lsn;
-
-		XLogBeginInsert();
-		XLogRegisterData((char *) &xlrec, SizeOfZHeapChange);
-		if (tuple != NULL)
-			XLogRegisterData((char *) &middle, sizeof(middle));
-		XLogRegisterBuffer(0, w->buffer, REGBUF_STANDARD);
-		if (tuple != NULL && middle.newmid > 0)
-			XLogRegisterBufData(0, (char *) tuple + ZHEAP_HEADER_SIZE +
-								middle.prefix, middle.newmid);
-		undo_register(&ins, 1);
-		zheap_vm_register(&vm, 2);
-		lsn = XLogInsert(ZHEAP_RMGR_ID, info);
-		PageSetLSN(w->page, lsn);
-		undo_set_lsn(&ins, lsn);
-		zheap_vm_set_lsn(&vm, lsn);
-	}
-	else
-		undo_log_alone(&ins);
-
-	END_CRIT_SECTION();
-
-	/* release */
-	undo_release(&ins);
-	zheap_vm_release(&vm);
-	pfree(payload);
-}
-
-/* a lock without xact slot: the tag is held, say so in the header */
-static void
-row_mark_tagged(ZRowWrite *w)
-{
-	ZPageDelta	delta;
-	Page		work;
-	ZTupleHeader h;
-	char	   *tuple;
-	int			mode;
-
-	Assert(w->tagged);
-	work = zheap_delta_begin(&delta, w->rel, w->buffer);
-	tuple = (char *) work + ItemIdGetOffset(PageGetItemId(work, w->off));
-	zheap_header_get(tuple, &h);
-	mode = (h.flags2 & ZH_MODE_MASK) >> ZH_MODE_SHIFT;
-	if ((h.flags2 & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED | ZH_HW_LOCKED)) == 0)
-		mode = 0;
-	mode = Max(mode, (int) w->mode);
-	h.flags2 = (h.flags2 & ~ZH_MODE_MASK) | ZH_HW_LOCKED |
-		(mode << ZH_MODE_SHIFT);
-	zheap_header_put(tuple, &h);
-	zheap_delta_finish(&delta, InvalidFxid);
-}
-
-/*
- * LOCK_ONLY, the cheap form, only on an all-visible version without other
- * lockers.  A stronger lock of mine replaces my LOCK_ONLY; rolled back, the
- * weaker one is searched for (u->replaced).
- */
-void
-zheap_row_write_lock(ZRowWrite *w)
-{
-	ZTupleHeader h = w->header;
-	bool		flagged = (h.flags2 & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED |
-									   ZH_HW_LOCKED)) != 0;
-	int			mode = flagged ? (h.flags2 & ZH_MODE_MASK) >> ZH_MODE_SHIFT : 0;
-	ZUndo		u;
-
-	if (w->held)
-		return;
-	if (w->choice.id == 0)
-	{
-		row_mark_tagged(w);
-		return;
-	}
-
-	memset(&u, 0, sizeof(u));
-	ItemPointerSetInvalid(&u.tid);
-	u.kind = ZUNDO_LOCK;
-	u.offset = w->off;
-	u.cid = w->cid;
-	u.lockmode = (uint8) w->mode;
-	zheap_undo_describe_tenure(&w->cx, w->page, w->block, &w->choice, &u);
-
-	/* the takeover pass goes over this row too */
-	zheap_xact_slot_flag_header(&h, w->choice.id, w->choice.tenure);
-
-	if ((h.flags2 & ZH_LOCK_ONLY) && w->own_live && !w->foreign_live &&
-		(h.flags2 & ZH_MULTI_LOCKED) == 0)
-	{
-		Assert(h.slot == w->choice.id);
-		ZHeaderSetReused(&h, ZH_REUSED_NONE);
-		u.replaced = true;
-	}
-	else if (h.flags2 & ZH_LOCK_ONLY)
-	{
-		h.slot = 0;
-		h.flags2 &= ~(ZH_LOCK_ONLY | ZH_REUSED_MASK | ZH_INPLACE);
-		h.flags2 |= ZH_MULTI_LOCKED;
-	}
-	else if ((h.flags2 & (ZH_MULTI_LOCKED | ZH_HW_LOCKED)) == 0 &&
-			 (h.slot == 0 || w->top.status == ZXACT_ALL_VISIBLE))
-	{
-		h.slot = w->choice.id;
-		h.flags2 &= ~(ZH_REUSED_MASK | ZH_INPLACE);
-		h.flags2 |= ZH_LOCK_ONLY;
-	}
-	else
-		h.flags2 |= ZH_MULTI_LOCKED;
-
-	mode = Max(mode, (int) w->mode);
-	h.flags2 = (h.flags2 & ~ZH_MODE_MASK) | (mode << ZH_MODE_SHIFT);
-
-	zheap_row_write(w, XLOG_ZHEAP_LOCK, &u, &h, NULL, 0);
-}
-
-/* ----------------------------------------------------------------
- *	tuple_lock
- * ----------------------------------------------------------------
- */
-
-/*
- * The version meant isn't the newest: may the lock go to the newest instead?
- * If so, aim w at it.
- *
- * A move is followed only if the caller's snapshot doesn't see the mover: then
- * neither the new row nor its line pointer can have been reused, whatever
- * happened to it, while that snapshot exists (lemma L1).
- */
-static bool
-row_follow(ZRowWrite *w)
-{
-	ItemPointerData next;
-
-	if (w->snapshot == NULL || !IsMVCCSnapshot(w->snapshot))
-		return false;
-	if (!(w->top.exists && w->top.ended))
-	{
-		/* changed in place */
-		w->meant = ZMEANT_TOP;
-		zheap_row_unlock(w);
-		return true;
-	}
-
-	if (w->top.moved_partition)
-	{
-		zheap_row_end(w);
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("tuple to be locked was already moved to another partition due to concurrent update")));
-	}
-	next = w->top.next;
-	if (w->top.kind != ZUNDO_MOVE || !ItemPointerIsValid(&next) ||
-		row_visible_to(w->snapshot, w->top.writer,
-					   w->top.status == ZXACT_CURRENT, w->top.cid))
-		return false;
-
-	zheap_row_unlock(w);
-	row_release_pins(w);
-	row_leave_queue(w);
-	w->tid = next;
-	w->block = ItemPointerGetBlockNumber(&next);
-	w->off = ItemPointerGetOffsetNumber(&next);
-	w->meant = ZMEANT_TOP;
-	w->from_dirty = false;
-	w->tagged = false;
-	w->want_tag = false;
-	return true;
-}
-
-/*
- * Give the image to the tuple slot.  tid and slot->tts_tid may be the same
- * memory (rule R5): on failure it must keep what it was.
- */
-static void
-row_give_image(ZRowWrite *w, TupleTableSlot *slot, const ItemPointerData *tid)
-{
-	if (w->image_len > 0)
-		zheap_slot_store(slot, RelationGetRelid(w->rel), tid, w->image,
-						 w->image_len, w->image_writer, w->image_cid);
-}
-
-/*
- * Lock a row; see table_tuple_lock().  On TM_Ok *tid is where the row is, with
- * the tag LOCKED unless flags has LOCK_UPDATE_IN_PROGRESS, and the tuple slot
- * has the version that was locked.  *tid is written on TM_Ok alone.
- */
-TM_Result
-zheap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
-				 TupleTableSlot *slot, CommandId cid, LockTupleMode mode,
-				 LockWaitPolicy wait_policy, uint8 flags,
-				 TM_FailureData *tmfd)
-{
-	ItemPointerData orig = *tid;
-	bool		traversed = false;
-	ZRowWrite  *w = palloc(sizeof(ZRowWrite));
-	TM_Result	result;
-
-	/* rule R1: who comes with LOCKED is through with EvalPlanQual */
-	if (zheap_tid_tag(&orig) & ZTID_LOCKED)
-		zheap_epq_running = false;
-
-	zheap_row_begin(w, rel, &orig, cid, snapshot, InvalidSnapshot);
-	w->lock_only = true;
-	w->mode = mode;
-	w->policy = wait_policy;
-	w->oper = XLTW_Lock;
-	w->image_len = 0;
-
-	for (;;)
-	{
-		result = zheap_row_take(w);
-		if (result != TM_Updated ||
-			(flags & TUPLE_LOCK_FLAG_FIND_LAST_VERSION) == 0 ||
-			!row_follow(w))
-			break;
-		traversed = true;
-		w->image_len = 0;
-	}
-
-	if (result == TM_Ok)
-	{
-		ItemPointerData found = w->tid;
-
-		zheap_row_write_lock(w);
-		zheap_row_end(w);
-		row_give_image(w, slot, &found);
-		if ((flags & TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS) == 0)
-			zheap_tid_set_tag(&found, ZTID_LOCKED);
-		*tid = found;
-		tmfd->traversed = traversed;
-		if (traversed)
-			zheap_epq_running = true;
-	}
-	else
-	{
-		zheap_row_end(w);
-		if (result == TM_Invisible || result == TM_SelfModified)
-			row_give_image(w, slot, &orig);
-		*tmfd = w->failure;
-		tmfd->traversed = traversed;
-	}
-	pfree(w);
-	return result;
 }

@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_lock.h
- *	  A write to an existing row in flight: what delete, update and lock share.
- *	  Private to these three.
+ *	  A write to an existing row in flight, what delete, update and lock share:
+ *	  taking the row (zheap_lock.c), writing (zheap_row_write.c), and who has
+ *	  it locked (zheap_lockers.c).  Private to these.
  *
  *		zheap_row_begin(&w, ...);			no lock held; resolves the TID's tag
  *		result = zheap_row_take(&w);		may wait; TM_Ok: page locked, xact
@@ -34,6 +35,29 @@ typedef enum ZMeant
 	ZMEANT_MEMO					/* tag DIRTY: the one found then */
 } ZMeant;
 
+/* live lockers of a TID */
+typedef struct ZLockers
+{
+	bool		foreign_live;	/* somebody of another transaction ... */
+	Fxid		foreign;		/* ... such as this one ... */
+	Fxid		newest;			/* ... the youngest being this */
+	Fxid		conflict;		/* one who excludes the wanted mode, or Invalid */
+	bool		own_live;		/* I have a lock ... */
+	LockTupleMode own_mode;		/* ... the strongest being */
+} ZLockers;
+
+/* old TIDs of a moved row, and who is alive there (rule M14) */
+typedef struct ZOrigins
+{
+	int			n;
+	ZOrigin		origin[ZHEAP_MAX_ORIGINS];
+	bool		known;			/* the rest is filled, for the mode want */
+	LockTupleMode want;
+	bool		own_live;
+	Fxid		foreign[ZHEAP_MAX_ORIGINS]; /* a live foreign locker, each */
+	Fxid		conflict;
+} ZOrigins;
+
 typedef struct ZRowWrite
 {
 	/* the caller's wish */
@@ -45,7 +69,9 @@ typedef struct ZRowWrite
 	LockWaitPolicy policy;
 	bool		wait;			/* false: TM_BeingModified instead of waiting */
 	bool		lock_only;		/* a lock; else a change of the row */
-	bool		alone;			/* no live foreign locker may be left (M14) */
+	bool		alone;			/* no holder of the overflow lock may be left */
+	bool		later;			/* a later version of a row that is being locked
+								 * FOR KEY SHARE below a move */
 	bool		need_vm;		/* the page's all-visible bit may be cleared */
 	XLTW_Oper	oper;
 	/* called with image and top known, before lockers are judged; or NULL */
@@ -76,16 +102,16 @@ typedef struct ZRowWrite
 	LockTupleMode tag_mode;
 	bool		want_tag;		/* no xact slot for this lock: use that tag */
 	bool		held;			/* I hold a lock or change that is enough */
+	Fxid		waited_for;		/* the last transaction waited for */
 
 	/* found under the page lock */
 	Page		page;
 	ZTop		top;
 	ZTupleHeader header;		/* after normalising dead lock state */
-	bool		foreign_live;	/* some foreign locker is alive */
-	bool		own_live;		/* I have a lock ... */
-	LockTupleMode own_mode;		/* ... the strongest being */
-	bool		old_image;		/* KEY SHARE below an update: image isn't the
-								 * top's */
+	ZLockers	lockers;		/* of this TID */
+	ZOrigins	origins;
+	bool		moved_on;		/* KEY SHARE below a move: top.next must be
+								 * locked too, before this */
 	Fxid		image_writer;	/* identity of image */
 	CommandId	image_cid;
 	uint16		image_len;
@@ -100,6 +126,11 @@ extern void zheap_row_begin(ZRowWrite *w, Relation rel,
 extern TM_Result zheap_row_take(ZRowWrite *w);
 extern void zheap_row_unlock(ZRowWrite *w);
 extern void zheap_row_end(ZRowWrite *w);
+extern bool zheap_row_visible_to(Snapshot snapshot, Fxid writer, bool own,
+								 CommandId cid);
+
+/* give the pages up, wait for a transaction in the way; TM_Ok: take again */
+extern TM_Result zheap_row_wait_for(ZRowWrite *w, Fxid fxid);
 
 /* no xact slot on one of the pages: give them up, wait for a running owner */
 extern void zheap_row_wait_xact_slot(ZRowWrite *w, Fxid fxid);
@@ -122,5 +153,17 @@ extern void zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
  * stays so, but must be taken again before anything else is written.
  */
 extern void zheap_row_write_lock(ZRowWrite *w);
+
+/* zheap_lockers.c */
+extern bool zheap_lock_modes_conflict(LockTupleMode a, LockTupleMode b);
+extern bool zheap_lockers_find(ZReadContext *cx, Page page, BlockNumber block,
+							   OffsetNumber off, LockTupleMode want,
+							   const ZOrigin *origin, ZLockers *lockers);
+extern void zheap_origins_read(ZOrigins *origins, const char *tuple,
+							   uint16 len);
+extern void zheap_origins_scan(ZOrigins *origins, Relation rel,
+							   LockTupleMode want);
+extern uint16 zheap_origins_append(char *to, const char *tuple, uint16 len,
+								   const ZOrigin *origins, int n);
 
 #endif							/* ZHEAP_LOCK_H */

@@ -82,6 +82,35 @@ zheap_tuple_true_len(const char *tuple, uint16 lp_len)
 }
 
 /*
+ * Never more than ZHEAP_MAX_ORIGINS; what doesn't fit the row isn't counted.
+ */
+int
+zheap_tuple_origins(const char *tuple, uint16 len, ZOrigin *origins)
+{
+	ZOrigin		found[ZHEAP_MAX_ORIGINS];
+	ZTupleHeader header;
+	int			n = 0;
+	bool		more;
+
+	zheap_header_get(tuple, &header);
+	more = (header.natts_flags1 & ZH_ORIGIN) != 0;
+	while (more && n < ZHEAP_MAX_ORIGINS &&
+		   len >= ZHEAP_HEADER_SIZE + ZHEAP_ORIGIN_SIZE)
+	{
+		len -= ZHEAP_ORIGIN_SIZE;
+		memcpy(&found[n].newest, tuple + len, sizeof(Fxid));
+		memcpy(&found[n].tid, tuple + len + sizeof(Fxid),
+			   sizeof(ItemPointerData));
+		more = (found[n].tid.ip_posid & ZHEAP_ORIGIN_MORE) != 0;
+		found[n].tid.ip_posid &= ~ZHEAP_ORIGIN_MORE;
+		n++;
+	}
+	for (int i = 0; origins != NULL && i < n; i++)
+		origins[i] = found[n - 1 - i];
+	return n;
+}
+
+/*
  * Write a body into an allocation of alloc bytes; what is left over becomes
  * slack.  The number of slack bytes is stored in the last of them; 255 there
  * means that a u16 in the two bytes before it has the number.
@@ -592,7 +621,8 @@ tuple_problem(Page page, OffsetNumber off)
 	if (header.natts_flags1 & ZH_HASNULL)
 		need += (ZHeaderNatts(&header) + 7) / 8;
 	if (header.natts_flags1 & ZH_ORIGIN)
-		need += sizeof(ItemPointerData);
+		need += ZHEAP_ORIGIN_SIZE *
+			Max(zheap_tuple_origins(tuple, len, NULL), 1);
 	if (len < need)
 		return psprintf("tuple %u has %u bytes, its header needs %zu",
 						off, len, need);

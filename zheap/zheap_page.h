@@ -99,8 +99,8 @@ typedef ZXactSlotData *ZXactSlot;
 
 /*
  * Tuple: 5 bytes of header, null bitmap if any ((natts + 7) / 8 bytes), then
- * the values without padding; with ORIGIN 6 bytes of an old TID behind them;
- * with SLACK unused bytes up to lp_len, the last of which holds their number,
+ * the values without padding; with ORIGIN old TIDs of the row behind them, 14
+ * bytes each (rule M14); with SLACK unused bytes up to lp_len, the last of which holds their number,
  * or 255 with the number as u16 in the two bytes before it.
  *
  *	byte 0		xact slot id (0 = visible to all)
@@ -155,8 +155,29 @@ typedef struct ZTupleHeader
 extern void zheap_header_get(const char *tuple, ZTupleHeader *header);
 extern void zheap_header_put(char *tuple, const ZTupleHeader *header);
 
-/* true length (header + bitmap + data [+ origin]) of an allocation */
+/* true length (header + bitmap + data [+ origins]) of an allocation */
 extern uint16 zheap_tuple_true_len(const char *tuple, uint16 lp_len);
+
+/*
+ * Old TIDs of a moved row at which row lockers may be alive, oldest first; each
+ * with the newest of these lockers: younger ones aren't meant, the TID was
+ * given to another row.  One stands at the end of the row; the bit MORE of its
+ * offset says that another one stands before it, and so on.  Not part of the
+ * row's values.
+ */
+typedef struct ZOrigin
+{
+	ItemPointerData tid;
+	Fxid		newest;
+} ZOrigin;
+
+#define ZHEAP_MAX_ORIGINS		4
+#define ZHEAP_ORIGIN_MORE		0x8000
+#define ZHEAP_ORIGIN_SIZE		14	/* u64 newest, TID */
+
+/* number of origins of a row of true length len; into origins unless NULL */
+extern int	zheap_tuple_origins(const char *tuple, uint16 len,
+								ZOrigin *origins);
 
 /* ---- pages: pure functions, exclusive lock on the buffer or private copy */
 

@@ -104,6 +104,35 @@ prune_row(Prune *prune, OffsetNumber off, ZPruneResult *result)
 }
 
 /*
+ * When pruning this page may help again: the oldest owner of an xact slot
+ * with ended rows.  Never left behind, for 32 bits must not grow old.
+ */
+static void
+set_prune_hint(Page page)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	OffsetNumber off;
+	Fxid		oldest = InvalidFxid;
+
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		lp = PageGetItemId(page, off);
+		ZTupleHeader hdr;
+		Fxid		owner;
+
+		if (!ItemIdIsNormal(lp))
+			continue;
+		zheap_header_get((char *) PageGetItem(page, lp), &hdr);
+		if (!ZHeaderIsEnded(&hdr) || hdr.slot == 0)
+			continue;
+		owner = ZXactSlotFxid(ZPageGetXactSlot(page, hdr.slot));
+		if (oldest == InvalidFxid || owner < oldest)
+			oldest = owner;
+	}
+	((PageHeader) page)->pd_prune_xid = XidFromFxid(oldest);
+}
+
+/*
  * Rule M15, after everything else was done: may the page be marked
  * all-visible?  Counts what the caller wants to know, too.
  */
@@ -210,6 +239,7 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 		(Size) (((PageHeader) page)->pd_upper - ((PageHeader) page)->pd_lower))
 		zheap_page_compact(page);
 
+	set_prune_hint(page);
 	prune_survey(prune, result);
 	result->changed = memcmp(page, BufferGetPage(buffer), BLCKSZ) != 0;
 

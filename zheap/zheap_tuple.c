@@ -371,7 +371,7 @@ zheap_deform_start(ZDeform *d, const char *tuple, uint16 len)
 	d->next = 0;
 	d->off = ZHEAP_HEADER_SIZE + (d->bits ? BITMAPLEN(d->natts) : 0);
 	if (header.natts_flags1 & ZH_ORIGIN)
-		d->len -= sizeof(ItemPointerData);
+		d->len -= ZHEAP_ORIGIN_SIZE * zheap_tuple_origins(tuple, len, NULL);
 	if (len < ZHEAP_HEADER_SIZE || d->off > d->len || d->len > len)
 		report_short_row(len, 1);
 }

@@ -54,6 +54,8 @@
 #define ZUNDO_OLD_IN_CHAIN		0x08
 #define ZUNDO_OLD_LINK			0x10
 #define ZUNDO_KEY				0x20	/* change of a key column, or delete */
+#define ZUNDO_KEPT_KEY			0x20	/* INSERT_SET: arrived by a move that left
+										 * the key columns alone */
 
 #define ZUNDO_MAX_RANGES		16
 

@@ -36,6 +36,8 @@ typedef struct UpdatePlan
 	Relation	rel;
 	TupleTableSlot *slot;		/* the new row's values */
 	ZTuple	   *tuple;			/* formed; NULL while it must still be toasted */
+	char	   *body;			/* the same with origins, as it goes to the page */
+	uint16		bodylen;
 	bool		toasted;		/* formed with the old version in view */
 	Bitmapset  *key_attrs;
 	Bitmapset  *all_attrs;
@@ -244,11 +246,66 @@ update_may_overwrite(ZRowWrite *w, UpdatePlan *plan)
  * ----------------------------------------------------------------
  */
 
+/*
+ * Make the new row's bytes for the page: it names the origins at which
+ * somebody is alive, and if it moves, the TID it leaves if somebody is alive
+ * here (rule M14).  Only FOR KEY SHARE can be; who changes the key has waited
+ * for all.  Returns a locker to wait for, in the unlikely case that they are
+ * more than can be named.
+ */
+static Fxid
+update_make_body(ZRowWrite *w, UpdatePlan *plan, bool move)
+{
+	const ZOrigins *o = &w->origins;
+	ZOrigin		origin[ZHEAP_MAX_ORIGINS + 1];
+	Fxid		fxid = InvalidFxid;
+	int			n = 0;
+
+	Assert(o->n == 0 || o->known);
+	for (int i = 0; i < o->n; i++)
+	{
+		if (o->foreign[i] != InvalidFxid)
+		{
+			origin[n++] = o->origin[i];
+			fxid = o->foreign[i];
+		}
+	}
+	if (move && w->lockers.foreign_live)
+	{
+		origin[n].tid = w->tid;
+		origin[n++].newest = w->lockers.newest;
+		fxid = w->lockers.foreign;
+	}
+	Assert(n == 0 || !plan->key_changed);
+	if (n > ZHEAP_MAX_ORIGINS ||
+		(n > 0 && plan->tuple->len + n * ZHEAP_ORIGIN_SIZE >
+		 ZHEAP_MAX_TUPLE_SIZE))
+		return fxid;
+
+	if (plan->body != NULL)
+		pfree(plan->body);
+	plan->body = palloc(plan->tuple->len +
+						ZHEAP_MAX_ORIGINS * ZHEAP_ORIGIN_SIZE);
+	plan->bodylen = zheap_origins_append(plan->body, plan->tuple->data,
+										 plan->tuple->len, origin, n);
+	return InvalidFxid;
+}
+
+/*
+ * A row that grows leaves the page what inserts leave it: room for the xact
+ * slots that make writers of other rows independent.
+ */
 static bool
 update_fits_in_place(ZRowWrite *w, UpdatePlan *plan)
 {
-	return zheap_page_replace_need(w->page, w->off, plan->tuple->len) <=
-		zheap_page_total_free(w->page);
+	Size		need = zheap_page_replace_need(w->page, w->off, plan->bodylen);
+	int			nslots = ZPageGetOpaque(w->page)->nslots;
+
+	if (need == 0)
+		return true;
+	if (nslots < ZHEAP_XACT_SLOT_RESERVE)
+		need += (ZHEAP_XACT_SLOT_RESERVE - nslots) * sizeof(ZXactSlotData);
+	return need <= zheap_page_total_free(w->page);
 }
 
 /*
@@ -277,7 +334,7 @@ update_prepare_new_page(ZRowWrite *w, UpdatePlan *plan)
 	if (zheap_page_has_aborted(w->newbuf, page, &w->cx.hz))
 		zheap_rollback_buffer(plan->rel, w->newbuf);
 
-	if (zheap_page_insert_room(page) >= plan->tuple->len)
+	if (zheap_page_insert_room(page) >= plan->bodylen)
 	{
 		reserved = zheap_xact_slot_reserve(plan->rel, w->newbuf, &w->cx.hz,
 										   w->fxid, 0, &plan->new_choice,
@@ -293,7 +350,7 @@ update_prepare_new_page(ZRowWrite *w, UpdatePlan *plan)
 			return false;
 		}
 		plan->new_off = zheap_page_free_offset(page, &append);
-		if (zheap_page_insert_room(page) >= plan->tuple->len &&
+		if (zheap_page_insert_room(page) >= plan->bodylen &&
 			OffsetNumberIsValid(plan->new_off))
 			return true;
 	}
@@ -316,7 +373,7 @@ update_find_home(ZRowWrite *w, UpdatePlan *plan)
 	if (BufferIsValid(w->newbuf))
 		return update_prepare_new_page(w, plan);
 
-	if (zheap_page_insert_room(w->page) >= plan->tuple->len)
+	if (zheap_page_insert_room(w->page) >= plan->bodylen)
 	{
 		plan->new_off = zheap_page_free_offset(w->page, &append);
 		if (OffsetNumberIsValid(plan->new_off))
@@ -327,7 +384,7 @@ update_find_home(ZRowWrite *w, UpdatePlan *plan)
 	}
 
 	zheap_row_unlock(w);
-	buffer = zheap_get_page_for_tuple(plan->rel, plan->tuple->len,
+	buffer = zheap_get_page_for_tuple(plan->rel, plan->bodylen,
 									  InvalidBuffer, 0, NULL, &w->newvm);
 	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	if (BufferGetBlockNumber(buffer) == w->block)
@@ -347,6 +404,7 @@ update_take(ZRowWrite *w, UpdatePlan *plan)
 	for (;;)
 	{
 		TM_Result	result = zheap_row_take(w);
+		Fxid		wait_for;
 
 		if (result != TM_Ok)
 		{
@@ -367,6 +425,14 @@ update_take(ZRowWrite *w, UpdatePlan *plan)
 		{
 			if (update_may_overwrite(w, plan))
 			{
+				wait_for = update_make_body(w, plan, false);
+				if (wait_for != InvalidFxid)
+				{
+					result = zheap_row_wait_for(w, wait_for);
+					if (result != TM_Ok)
+						return result;
+					continue;
+				}
 				if (update_fits_in_place(w, plan))
 				{
 					plan->move = false;
@@ -394,11 +460,19 @@ update_take(ZRowWrite *w, UpdatePlan *plan)
 			}
 		}
 
-		/* a move leaves no live locker behind (rule M14) */
-		if (!w->alone)
+		/* holders of the overflow lock can't be named: wait for them */
+		if ((w->header.flags2 & ZH_HW_LOCKED) && !w->alone)
 		{
 			w->alone = true;
 			zheap_row_unlock(w);
+			continue;
+		}
+		wait_for = update_make_body(w, plan, true);
+		if (wait_for != InvalidFxid)
+		{
+			result = zheap_row_wait_for(w, wait_for);
+			if (result != TM_Ok)
+				return result;
 			continue;
 		}
 		if (update_find_home(w, plan))
@@ -422,14 +496,13 @@ update_write_in_place(ZRowWrite *w, UpdatePlan *plan)
 	ZTupleHeader formed;
 
 	Assert(!plan->key_changed);
-	zheap_header_get(plan->tuple->data, &formed);
+	zheap_header_get(plan->body, &formed);
 	zheap_row_describe(w, ZUNDO_UPDATE, plan->key_changed, &u, &header);
 	header.natts_flags1 = formed.natts_flags1;
 	header.flags2 |= ZH_INPLACE;
-	zheap_undo_diff(&u, w->image, w->image_len,
-					plan->tuple->data, plan->tuple->len);
-	zheap_row_write(w, XLOG_ZHEAP_UPDATE, &u, &header,
-					plan->tuple->data, plan->tuple->len);
+	zheap_undo_diff(&u, w->image, w->image_len, plan->body, plan->bodylen);
+	zheap_row_write(w, XLOG_ZHEAP_UPDATE, &u, &header, plan->body,
+					plan->bodylen);
 }
 
 /* a move about to be written */
@@ -476,8 +549,9 @@ update_move_prepare(UpdateMove *m, UpdatePlan *plan)
 	u[1].nranges = 1;
 	u[1].first[0] = u[1].last[0] = plan->new_off;
 	u[1].tid = w->tid;
+	u[1].flags = plan->key_changed ? 0 : ZUNDO_KEPT_KEY;
 	if (m->init)
-		u[1].flags = ZUNDO_TENURE_START;
+		u[1].flags |= ZUNDO_TENURE_START;
 	else if (!plan->same_page)
 		zheap_undo_describe_tenure(&w->cx, m->newpage, m->newblock,
 								   &plan->new_choice, &u[1]);
@@ -522,8 +596,7 @@ update_move_log(UpdateMove *m, UpdatePlan *plan)
 	XLogRegisterBuffer(0, w->buffer, REGBUF_STANDARD);
 	if (!plan->same_page)
 		XLogRegisterBuffer(1, m->newbuf, flags);
-	XLogRegisterBufData(plan->same_page ? 0 : 1, plan->tuple->data,
-						plan->tuple->len);
+	XLogRegisterBufData(plan->same_page ? 0 : 1, plan->body, plan->bodylen);
 	undo_register(&m->ins, 2);
 	zheap_vm_register(&m->vm, 3);
 	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_MOVE);
@@ -550,10 +623,10 @@ update_write_move(ZRowWrite *w, UpdatePlan *plan, ItemPointer newtid)
 	update_move_prepare(m, plan);
 
 	/* the new version: just inserted */
-	zheap_header_get(plan->tuple->data, &header);
+	zheap_header_get(plan->body, &header);
 	header.slot = same ? w->choice.id : plan->new_choice.id;
 	header.flags2 = 0;
-	zheap_header_put(plan->tuple->data, &header);
+	zheap_header_put(plan->body, &header);
 
 	m->own[0].xact_slot = w->choice.id;
 	m->own[0].tenure = w->choice.tenure;
@@ -584,7 +657,7 @@ update_write_move(ZRowWrite *w, UpdatePlan *plan, ItemPointer newtid)
 	if (!same)
 		zheap_change_apply_own(m->newpage, &m->own[1]);
 	if (!zheap_change_apply_arrival(m->newpage, plan->new_off,
-									plan->tuple->data, plan->tuple->len))
+									plan->body, plan->bodylen))
 		elog(PANIC, "no room for row (%u,%u)", m->newblock, plan->new_off);
 	MarkBufferDirty(w->buffer);
 	MarkBufferDirty(m->newbuf);
@@ -677,6 +750,8 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 
 	if (plan.tuple != NULL)
 		pfree(plan.tuple);
+	if (plan.body != NULL)
+		pfree(plan.body);
 	bms_free(plan.all_attrs);
 	bms_free(plan.key_attrs);
 	pfree(w);

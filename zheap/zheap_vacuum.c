@@ -87,6 +87,24 @@ typedef struct Vacuum
  */
 
 /*
+ * The record that sets the map is one of heap's, and so are the eyes with
+ * which its page image is compared by wal_consistency_checking: to them a
+ * hint in an xact slot is a difference.  Clear them, logged: some came to
+ * redo's page along with logged bytes, some didn't.
+ */
+static void
+clear_hints(Relation rel, Buffer buffer)
+{
+	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
+	Page		page = zheap_delta_begin(delta, rel, buffer);
+
+	for (int id = 1; id <= ZPageGetOpaque(page)->nslots; id++)
+		ZPageGetXactSlot(page, id)->fxid_bits &= ~ZXACT_HINT_COMMITTED;
+	zheap_delta_finish(delta, InvalidFxid);
+	pfree(delta);
+}
+
+/*
  * Mark the page all-visible if pruning found it to be.  What pruning went by
  * is below U or was frozen, so that standbys had their conflict before: the
  * record needs no horizon of its own (rule M15, attack A18).
@@ -101,6 +119,7 @@ set_all_visible(Vacuum *vac, Buffer buffer, BlockNumber block)
 		 VISIBILITYMAP_ALL_VISIBLE))
 		return;
 
+	clear_hints(vac->rel, buffer);
 	PageSetAllVisible(page);
 	MarkBufferDirty(buffer);
 	visibilitymap_set(vac->rel, block, buffer, InvalidXLogRecPtr,

@@ -455,6 +455,8 @@ zheap_page_all_visible_to(ZReadContext *cx, Buffer buffer, Page page)
 
 		if (!ItemIdIsNormal(lp))
 			continue;
+		if (lp->lp_off + ZHEAP_HEADER_SIZE > ((PageHeader) page)->pd_special)
+			return false;
 		zheap_header_get((char *) PageGetItem(page, lp), &hdr);
 		if (hdr.slot > opaque->nslots)
 			return false;		/* the slow path will say what is wrong */
@@ -821,24 +823,26 @@ zheap_undo_describe_old(ZReadContext *cx, Page page, BlockNumber block,
 		!ZXactSlotIsAmbiguous(walk.slot);
 	for (;;)
 	{
-		switch (zheap_xact_status(walk.w, &cx->hz))
+		ZXactStatus status = zheap_xact_status(walk.w, &cx->hz);
+
+		if (status == ZXACT_ALL_VISIBLE)
 		{
-			case ZXACT_ALL_VISIBLE:
-				u->flags |= ZUNDO_OLD_ALLVISIBLE;
-				return;
-			case ZXACT_COMMITTED:
-				u->flags |= ZUNDO_OLD_LINK;
-				u->link_fxid = walk.w;
-				u->link_urp = walk.u;
-				return;
-			case ZXACT_CURRENT:
-			case ZXACT_RUNNING:
-				break;
-			case ZXACT_ABORTED:
-				zheap_row_is_corrupt(cx->rel, block, off,
-									 "no aborted owner on a page that is changed");
+			u->flags |= ZUNDO_OLD_ALLVISIBLE;
+			return;
 		}
-		switch (zheap_walk_find(&walk, false))
+		if (status == ZXACT_COMMITTED)
+		{
+			u->flags |= ZUNDO_OLD_LINK;
+			u->link_fxid = walk.w;
+			u->link_urp = walk.u;
+			return;
+		}
+
+		/*
+		 * Running above a committed tenure; or aborted since the xact slot
+		 * was chosen, which is no different: our lock keeps its undo.
+		 */
+		switch (zheap_walk_find(&walk, status == ZXACT_ABORTED))
 		{
 			case ZFIND_OTHER:
 				break;

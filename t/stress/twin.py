@@ -82,11 +82,11 @@ BEGIN
   IF TG_OP = 'INSERT' THEN
     EXECUTE format('INSERT INTO %I SELECT ($1).*', h) USING NEW;
   ELSIF TG_OP = 'DELETE' THEN
-    EXECUTE format('DELETE FROM %I t WHERE id = $1.id AND t::text = $1::text', h) USING OLD;
+    EXECUTE format('DELETE FROM %I AS twin WHERE id = $1.id AND twin::text = $1::text', h) USING OLD;
     GET DIAGNOSTICS n = ROW_COUNT;
     IF n <> 1 THEN RAISE EXCEPTION 'MIRROR delete % %', n, OLD.id USING ERRCODE = 'XX999'; END IF;
   ELSE
-    EXECUTE format('UPDATE %I t SET id = $2.id, v = $2.v, k = $2.k, t = $2.t WHERE id = $1.id AND t::text = $1::text', h) USING OLD, NEW;
+    EXECUTE format('UPDATE %I AS twin SET id = $2.id, v = $2.v, k = $2.k, t = $2.t WHERE id = $1.id AND twin::text = $1::text', h) USING OLD, NEW;
     GET DIAGNOSTICS n = ROW_COUNT;
     IF n <> 1 THEN RAISE EXCEPTION 'MIRROR update % % % %', n, OLD.id, OLD.v, OLD.k USING ERRCODE = 'XX999'; END IF;
   END IF;
@@ -145,7 +145,7 @@ def op(r, cur):
                     "ON CONFLICT (id) DO UPDATE SET v = excluded.v, t = excluded.t",
                     (id_, r.randrange(100), r.randrange(12), text(r)))
     elif x < 0.70:
-        cur.execute(f"INSERT INTO {z} SELECT g, 0, g % 12, 'again' FROM "
+        cur.execute(f"INSERT INTO {z} SELECT g, 0, g %% 12, 'again' FROM "
                     "generate_series(%s, %s) g ON CONFLICT DO NOTHING",
                     (id_, id_ + 15))
     elif x < 0.74:
@@ -346,8 +346,13 @@ def auto(n, what):
             what(r, cur)
         except psycopg2.Error as e:
             note_error(e, what.__name__)
-            if conn.closed:
+            if conn is not None and conn.closed:
                 conn = None
+            elif conn is not None:
+                try:
+                    cur.execute("ROLLBACK")
+                except psycopg2.Error:
+                    conn = None
         except Exception:
             problem(what.__name__ + ": " + traceback.format_exc())
             conn = None
@@ -415,6 +420,8 @@ def ddl(r, cur):
     elif x < 0.5:
         cur.execute(f"CREATE TABLE e{n} USING zheap AS SELECT * FROM d{n}")
     cur.execute("ROLLBACK" if r.random() < 0.7 else "COMMIT")
+    if r.random() < 0.3:
+        cur.execute(f"SELECT count(*) FROM d{n} WHERE b IS NULL OR a > 0")
     y = r.random()
     if y < 0.3:
         cur.execute(f"DROP TABLE IF EXISTS d{n}, e{n}")
@@ -435,6 +442,16 @@ def createdb(r, cur):
     cur.execute(f"CREATE DATABASE {me}" + r.choice(["", " STRATEGY file_copy"]))
     count("createdb")
     time.sleep(1)
+
+
+def janitor(r, cur):
+    """prepared transactions whose session was lost"""
+    time.sleep(0.5)
+    cur.execute("SELECT gid FROM pg_prepared_xacts WHERE database = "
+                "current_database() AND prepared < now() - interval '1 s'")
+    for (gid,) in cur.fetchall():
+        cur.execute(("COMMIT" if r.random() < 0.5 else "ROLLBACK") +
+                    f" PREPARED '{gid}'")
 
 
 def killer(r, cur):
@@ -497,7 +514,7 @@ if not args.keep:
 threads = [threading.Thread(target=writer, args=(n,), daemon=True)
            for n in range(args.sessions)]
 threads += [threading.Thread(target=checker, args=(n,), daemon=True) for n in range(2)]
-jobs = [vacuum, page_check, indexes]
+jobs = [vacuum, page_check, indexes, janitor]
 if args.ddl:
     jobs += [ddl, ddl, createdb]
 if args.kill:

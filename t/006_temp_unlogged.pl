@@ -1,0 +1,117 @@
+# A crash empties unlogged tables and their undo; temporary tables are rolled
+# back by their own session and leave no file behind.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZheapTest;
+
+my $node = zheap_node('unlogged', conf => q{
+temp_buffers = 800kB
+shared_buffers = 4MB
+});
+$node->start;
+$node->safe_psql('postgres', q{
+CREATE EXTENSION zheap_am;
+CREATE UNLOGGED TABLE u (k int PRIMARY KEY, c int, t text) USING zheap;
+CREATE INDEX u_c ON u (c);
+CREATE TABLE p (k int PRIMARY KEY, c int, t text) USING zheap;
+INSERT INTO u SELECT g, g, repeat('u', 100) FROM generate_series(1, 20000) g;
+INSERT INTO p SELECT g, g, repeat('p', 100) FROM generate_series(1, 2000) g;
+});
+my $digest = 'SELECT count(*), sum(k), sum(c), sum(length(t)) FROM';
+
+# --- rollback of both kinds, small and large
+my $u = $node->safe_psql('postgres', "$digest u");
+my $p = $node->safe_psql('postgres', "$digest p");
+$node->safe_psql('postgres', q{
+BEGIN; UPDATE u SET c = 0; UPDATE p SET c = 0; SAVEPOINT a; DELETE FROM u WHERE k % 2 = 0; DELETE FROM p; ROLLBACK TO a;
+INSERT INTO u SELECT g, g, 'x' FROM generate_series(100001, 101000) g; ROLLBACK;
+BEGIN; UPDATE u SET t = repeat('v', 200) WHERE k < 100; ROLLBACK;});
+is($node->safe_psql('postgres', "$digest u"), $u, 'unlogged table rolled back');
+is($node->safe_psql('postgres', "$digest p"), $p, 'permanent table rolled back');
+undo_quiet($node, 'of unlogged tables');
+check_tables($node, 'after rollback');
+
+# --- an old snapshot of an unlogged table
+my $s = session($node);
+ask($s, "BEGIN ISOLATION LEVEL REPEATABLE READ; $digest u");
+$node->safe_psql('postgres', q{UPDATE u SET c = c + 1; UPDATE u SET t = t || 'x' WHERE k < 1000; DELETE FROM u WHERE k > 19000;});
+is(ask($s, "$digest u"), $u, 'old snapshot');
+ask($s, 'COMMIT');
+
+# --- clean restart keeps the rows
+$u = $node->safe_psql('postgres', "$digest u");
+$node->restart;
+is($node->safe_psql('postgres', "$digest u"), $u, 'rows survive a clean restart');
+
+# --- a crash doesn't; transactions that run write both
+finish_session($s);
+$s = session($node);
+ask($s, q{BEGIN; UPDATE u SET c = -1; UPDATE p SET c = -1 WHERE k <= 1000; SAVEPOINT a; UPDATE u SET t = ''; INSERT INTO p SELECT g, 0, '' FROM generate_series(5001, 6000) g});
+$node->safe_psql('postgres', q{CHECKPOINT; UPDATE u SET c = 0 WHERE false; INSERT INTO u VALUES (-5, -5, 'x'); SELECT pg_switch_wal()});
+kill_server($node);
+finish_session($s);
+ok(start_after_kill($node), 'start after a kill');
+is($node->safe_psql('postgres', "$digest p"), $p, 'permanent table is right');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM u'), '0', 'unlogged table is empty');
+undo_quiet($node, 'after the crash');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_zheap_undo WHERE persistence LIKE 'u%' AND (tail IS NOT NULL OR used_blocks > 1)}),
+	'0', 'so is its undo');
+$node->safe_psql('postgres', q{
+INSERT INTO u SELECT g, g, repeat('u', 100) FROM generate_series(1, 3000) g;
+BEGIN; UPDATE u SET c = 0; DELETE FROM u WHERE k < 50; ROLLBACK;
+UPDATE u SET c = c + 1 WHERE k <= 1000;});
+is($node->safe_psql('postgres', 'SELECT count(*), sum(c) FROM u'), '3000|4502500', 'it can be written again');
+undo_quiet($node, 'after new writes');
+check_tables($node, 'after the crash');
+
+# --- persistence changes
+$node->safe_psql('postgres', q{
+ALTER TABLE u SET LOGGED; UPDATE u SET c = c - 1 WHERE k <= 1000;
+BEGIN; UPDATE u SET c = 77; ROLLBACK;});
+kill_server($node);
+ok(start_after_kill($node), 'start after a second kill');
+is($node->safe_psql('postgres', 'SELECT count(*), sum(c) FROM u'), '3000|4501500', 'SET LOGGED keeps rows over a crash');
+check_tables($node, 'after SET LOGGED');
+
+# --- temporary tables, larger than their buffers
+my @t = map { session($node) } 1 .. 2;
+for my $t (@t)
+{
+	is(ask($t, q{
+CREATE TEMP TABLE t (k int PRIMARY KEY, c int, t text) USING zheap;
+INSERT INTO t SELECT g, g, repeat('t', 100) FROM generate_series(1, 20000) g;
+CREATE INDEX ON t (c);}), '', 'a temporary table');
+}
+my $rows = ask($t[0], "$digest t");
+for my $t (@t)
+{
+	is(ask($t, q{BEGIN; UPDATE t SET c = -c; SAVEPOINT a; DELETE FROM t WHERE k % 3 = 0;
+INSERT INTO t SELECT g, g, 'n' FROM generate_series(30000, 31000) g; ROLLBACK TO a; UPDATE t SET t = t || 'x' WHERE k < 500; ROLLBACK;}),
+		'', 'rolled back');
+	is(ask($t, "$digest t"), $rows, 'temporary table rolled back');
+	like(ask($t, 'UPDATE t SET c = 1 / (k - 19999)'), qr/division by zero/, 'an error at the end of a large update');
+	is(ask($t, "$digest t"), $rows, 'which is undone');
+	is(ask($t, q{BEGIN; DECLARE cur CURSOR FOR SELECT c FROM t WHERE k <= 3 ORDER BY k;
+UPDATE t SET c = c + 10; FETCH ALL FROM cur; COMMIT}), "1\n2\n3", 'a cursor reads old versions');
+	is(ask($t, 'VACUUM t; SELECT count(*) FROM zheap_check($$t$$)'), '0', 'pages');
+}
+is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_ls_dir('base/' || (SELECT oid FROM pg_database WHERE datname = 'postgres')) f WHERE f ~ '^t\d+_9001'}) > 0 ? 1 : 0,
+	1, 'temporary undo has files');
+ask($t[0], 'BEGIN; UPDATE t SET c = 5');
+finish_session($_) for @t;
+ok($node->poll_query_until('postgres',
+	q{SELECT count(*) = 0 FROM pg_ls_dir('base/' || (SELECT oid FROM pg_database WHERE datname = 'postgres')) f WHERE f ~ '^t\d+_'}),
+	'no temporary file is left');
+my $e = session($node);
+is( ask($e, q{CREATE TEMP TABLE d (a int) USING zheap ON COMMIT DELETE ROWS;
+BEGIN; INSERT INTO d SELECT generate_series(1, 5000); UPDATE d SET a = 0; SELECT sum(a) FROM d; COMMIT; SELECT count(*) FROM d;
+BEGIN; INSERT INTO d VALUES (1); ROLLBACK; SELECT count(*) FROM d}), "0\n0\n0", 'ON COMMIT DELETE ROWS');
+finish_session($e);
+$node->stop;
+log_is_clean($node);
+done_testing();

@@ -1,0 +1,174 @@
+/*-------------------------------------------------------------------------
+ *
+ * undo_createdb.c
+ *	  CREATE DATABASE copies pages, but undo belongs to the source: a row of
+ *	  an aborted transaction that nobody has rolled back yet would be one of a
+ *	  committed transaction in the copy, some day.  So the source is drained
+ *	  first (rule W31).
+ *
+ * Core's createdb() locks the source as we do and looks for its sessions when
+ * we have returned.  Our lock is kept until the end of the transaction, so
+ * that nothing new can be left behind in between.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "storage/latch.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
+#include "tcop/utility.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+#include "undo/undo.h"
+#include "undo/undo_worker.h"
+
+/* how long to wait for the rollback workers, and between two looks */
+#define DRAIN_MAX_MS	60000
+#define DRAIN_STEP_MS	100
+
+static ProcessUtility_hook_type prev_process_utility = NULL;
+
+/* the database that will be copied; core reports what is wrong with it */
+static char *
+source_name(const CreatedbStmt *stmt)
+{
+	ListCell   *lc;
+	char	   *name = NULL;
+
+	foreach(lc, stmt->options)
+	{
+		DefElem    *option = (DefElem *) lfirst(lc);
+
+		if (strcmp(option->defname, "template") == 0 && option->arg != NULL)
+			name = defGetString(option);
+	}
+	return name != NULL ? name : "template1";
+}
+
+/*
+ * Lock the database of this name against new sessions; InvalidOid if there is
+ * none.  It may be renamed or replaced while we wait for the lock.
+ */
+static Oid
+lock_source(const char *name)
+{
+	for (;;)
+	{
+		Oid			dboid = get_database_oid(name, true);
+
+		if (!OidIsValid(dboid))
+			return InvalidOid;
+		LockSharedObject(DatabaseRelationId, dboid, 0, ShareLock);
+		if (get_database_oid(name, true) == dboid)
+			return dboid;
+		UnlockSharedObject(DatabaseRelationId, dboid, 0, ShareLock);
+	}
+}
+
+/*
+ * Returns with the source locked and without pending rollbacks, or with
+ * something wrong that core is going to report.  While we wait the source
+ * isn't locked: the workers have to connect to it.
+ */
+static void
+drain_source(const char *name)
+{
+	TimestampTz start = GetCurrentTimestamp();
+
+	for (;;)
+	{
+		Oid			dboid = lock_source(name);
+		int			nothers;
+		int			nprepared;
+
+		if (!OidIsValid(dboid))
+			return;
+
+		/*
+		 * Sessions first: one that is aborting now leaves its undo behind.
+		 * Only if there is none the question is answered for good.
+		 */
+		if (!undo_has_unapplied(dboid))
+		{
+			if (CountOtherDBBackends(dboid, &nothers, &nprepared))
+				return;			/* core will say so */
+			if (!undo_has_unapplied(dboid))
+				return;
+		}
+		UnlockSharedObject(DatabaseRelationId, dboid, 0, ShareLock);
+
+		if (undo_rollback_paused ||
+			TimestampDifferenceExceeds(start, GetCurrentTimestamp(),
+									   DRAIN_MAX_MS))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("source database \"%s\" has aborted transactions that are not rolled back yet",
+							name),
+					 errhint("Try again when the undo rollback workers are done. Look at zheap.rollback_paused, zheap.max_rollback_workers and the server log.")));
+		undo_wake_worker();
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 DRAIN_STEP_MS, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* who may not create databases shall not lock them either */
+static bool
+may_create_databases(void)
+{
+	HeapTuple	tuple;
+	bool		result;
+
+	if (superuser())
+		return true;
+	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+static void
+createdb_process_utility(PlannedStmt *pstmt, const char *queryString,
+						 bool readOnlyTree, ProcessUtilityContext context,
+						 ParamListInfo params, QueryEnvironment *queryEnv,
+						 DestReceiver *dest, QueryCompletion *qc)
+{
+	Node	   *stmt = pstmt->utilityStmt;
+
+	/* core refuses it in a transaction block, in recovery and without right */
+	if (IsA(stmt, CreatedbStmt) && context == PROCESS_UTILITY_TOPLEVEL &&
+		!IsTransactionBlock() && !RecoveryInProgress() &&
+		may_create_databases())
+		drain_source(source_name((CreatedbStmt *) stmt));
+
+	if (prev_process_utility)
+		prev_process_utility(pstmt, queryString, readOnlyTree, context, params,
+							 queryEnv, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
+								params, queryEnv, dest, qc);
+}
+
+/* Called from _PG_init. */
+void
+undo_register_createdb(void)
+{
+	prev_process_utility = ProcessUtility_hook;
+	ProcessUtility_hook = createdb_process_utility;
+}

@@ -1,0 +1,224 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_row_write.c
+ *	  Writing a change of one row on one page, and row locks, once
+ *	  zheap_row_take() has taken the row.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xloginsert.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/rel.h"
+
+#include "zheap/zheap.h"
+#include "zheap/zheap_lock.h"
+#include "zheap/zheap_xlog_change.h"
+
+/*
+ * The record of a change of w's row, and the header it will have (its natts
+ * and value flags as they are).  Who still has a lock on the row, myself
+ * included, must be found by later writers: MULTI_LOCKED stays.
+ */
+void
+zheap_row_describe(ZRowWrite *w, uint8 kind, bool key, ZUndo *u,
+				   ZTupleHeader *header)
+{
+	Assert(w->locked && w->choice.id != 0);
+
+	memset(u, 0, sizeof(ZUndo));
+	ItemPointerSetInvalid(&u->tid);
+	u->kind = kind;
+	u->offset = w->off;
+	u->cid = w->cid;
+	zheap_undo_describe_old(&w->cx, w->page, w->block, w->off, &w->choice,
+							&w->header, u);
+	if (key)
+		u->flags |= ZUNDO_KEY;
+
+	*header = w->header;
+	header->slot = w->choice.id;
+	header->flags2 &= ~(ZH_LOCK_ONLY | ZH_REUSED_MASK);
+	if (w->lockers.foreign_live || w->lockers.own_live)
+		header->flags2 |= ZH_MULTI_LOCKED;
+	if ((header->flags2 & (ZH_MULTI_LOCKED | ZH_HW_LOCKED)) == 0)
+		header->flags2 &= ~ZH_MODE_MASK;
+}
+
+void
+zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
+				const ZTupleHeader *header, const char *tuple, uint16 len)
+{
+	uint16		payload_len = zheap_undo_payload_size(u);
+	char	   *payload = palloc(payload_len);
+	UndoInsertion ins;
+	ZVmClear	vm;
+	ZOwnChange	own;
+	ZRowChange	row;
+	xl_zheap_change xlrec;
+	xl_zheap_middle middle;
+
+	Assert(w->locked && w->choice.id != 0);
+	Assert((info == XLOG_ZHEAP_UPDATE) == (tuple != NULL));
+
+	/* prepare */
+	zheap_undo_encode(u, payload);
+	undo_insertion_init(&ins, w->rel);
+	undo_insertion_add(&ins, u->kind, u->flags, w->block, w->off, u->chain,
+					   payload, payload_len);
+	memset(&vm, 0, sizeof(vm));
+	if (ZHeaderIsEnded(header) && PageIsAllVisible(w->page))
+		zheap_vm_add(&vm, w->block, w->vmbuffer);
+	zheap_vm_lock(&vm);
+	undo_prepare(&ins);
+
+	own.xact_slot = w->choice.id;
+	own.tenure = w->choice.tenure;
+	own.fxid = w->fxid;
+	own.urp = ins.rec[0].urp;
+	row.offset = w->off;
+	row.header = *header;
+	row.tuple = tuple;
+	row.len = len;
+	row.prune_xid = XidFromFxid(w->fxid);
+
+	xlrec.undo_offset = undo_insertion_offset(&ins, 0);
+	xlrec.offset = w->off;
+	xlrec.xact_slot = own.xact_slot;
+	xlrec.tenure = own.tenure;
+	xlrec.flags = vm.nblocks > 0 ? ZCHANGE_CLEARED_VM : 0;
+	zheap_header_put(xlrec.header, header);
+	middle.prefix = u->prefix;
+	middle.oldmid = u->oldmid;
+	middle.newmid = u->newmid;
+
+	START_CRIT_SECTION();
+
+	/* apply */
+	zheap_change_apply_own(w->page, &own);
+	if (!zheap_change_apply_row(w->page, &row))
+		elog(PANIC, "no room for the new version of row (%u,%u)",
+			 w->block, w->off);
+	MarkBufferDirty(w->buffer);
+	undo_insert(&ins);
+	zheap_vm_clear(&vm);
+
+	/* log */
+	if (RelationNeedsWAL(w->rel))
+	{
+		XLogRecPtr	lsn;
+
+		XLogBeginInsert();
+		XLogRegisterData((char *) &xlrec, SizeOfZHeapChange);
+		if (tuple != NULL)
+			XLogRegisterData((char *) &middle, sizeof(middle));
+		XLogRegisterBuffer(0, w->buffer, REGBUF_STANDARD);
+		if (tuple != NULL && middle.newmid > 0)
+			XLogRegisterBufData(0, (char *) tuple + ZHEAP_HEADER_SIZE +
+								middle.prefix, middle.newmid);
+		undo_register(&ins, 1);
+		zheap_vm_register(&vm, 2);
+		lsn = XLogInsert(ZHEAP_RMGR_ID, info);
+		PageSetLSN(w->page, lsn);
+		undo_set_lsn(&ins, lsn);
+		zheap_vm_set_lsn(&vm, lsn);
+	}
+	else
+		undo_log_alone(&ins);
+
+	END_CRIT_SECTION();
+
+	/* release */
+	undo_release(&ins);
+	zheap_vm_release(&vm);
+	pfree(payload);
+}
+
+/* a lock without xact slot: the tag is held, say so in the header */
+static void
+row_mark_tagged(ZRowWrite *w)
+{
+	ZPageDelta	delta;
+	Page		work;
+	ZTupleHeader h;
+	char	   *tuple;
+	int			mode;
+
+	Assert(w->tagged);
+	work = zheap_delta_begin(&delta, w->rel, w->buffer);
+	tuple = (char *) work + ItemIdGetOffset(PageGetItemId(work, w->off));
+	zheap_header_get(tuple, &h);
+	mode = (h.flags2 & ZH_MODE_MASK) >> ZH_MODE_SHIFT;
+	if ((h.flags2 & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED | ZH_HW_LOCKED)) == 0)
+		mode = 0;
+	mode = Max(mode, (int) w->mode);
+	h.flags2 = (h.flags2 & ~ZH_MODE_MASK) | ZH_HW_LOCKED |
+		(mode << ZH_MODE_SHIFT);
+	zheap_header_put(tuple, &h);
+	zheap_delta_finish(&delta, InvalidFxid);
+}
+
+/*
+ * LOCK_ONLY, the cheap form, only on an all-visible version without other
+ * lockers.  A stronger lock of mine replaces my LOCK_ONLY; rolled back, the
+ * weaker one is searched for (u->replaced).
+ */
+void
+zheap_row_write_lock(ZRowWrite *w)
+{
+	ZTupleHeader h = w->header;
+	bool		flagged = (h.flags2 & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED |
+									   ZH_HW_LOCKED)) != 0;
+	int			mode = flagged ? (h.flags2 & ZH_MODE_MASK) >> ZH_MODE_SHIFT : 0;
+	ZUndo		u;
+
+	if (w->held)
+		return;
+	if (w->choice.id == 0)
+	{
+		row_mark_tagged(w);
+		return;
+	}
+
+	memset(&u, 0, sizeof(u));
+	ItemPointerSetInvalid(&u.tid);
+	u.kind = ZUNDO_LOCK;
+	u.offset = w->off;
+	u.cid = w->cid;
+	u.lockmode = (uint8) w->mode;
+	zheap_undo_describe_tenure(&w->cx, w->page, w->block, &w->choice, &u);
+
+	/* the takeover pass goes over this row too */
+	zheap_xact_slot_flag_header(&h, w->choice.id, w->choice.tenure);
+
+	if ((h.flags2 & ZH_LOCK_ONLY) && w->lockers.own_live &&
+		!w->lockers.foreign_live &&
+		(h.flags2 & ZH_MULTI_LOCKED) == 0)
+	{
+		Assert(h.slot == w->choice.id);
+		ZHeaderSetReused(&h, ZH_REUSED_NONE);
+		u.replaced = true;
+	}
+	else if (h.flags2 & ZH_LOCK_ONLY)
+	{
+		h.slot = 0;
+		h.flags2 &= ~(ZH_LOCK_ONLY | ZH_REUSED_MASK | ZH_INPLACE);
+		h.flags2 |= ZH_MULTI_LOCKED;
+	}
+	else if ((h.flags2 & (ZH_MULTI_LOCKED | ZH_HW_LOCKED)) == 0 &&
+			 (h.slot == 0 || w->top.status == ZXACT_ALL_VISIBLE))
+	{
+		h.slot = w->choice.id;
+		h.flags2 &= ~(ZH_REUSED_MASK | ZH_INPLACE);
+		h.flags2 |= ZH_LOCK_ONLY;
+	}
+	else
+		h.flags2 |= ZH_MULTI_LOCKED;
+
+	mode = Max(mode, (int) w->mode);
+	h.flags2 = (h.flags2 & ~ZH_MODE_MASK) | (mode << ZH_MODE_SHIFT);
+
+	zheap_row_write(w, XLOG_ZHEAP_LOCK, &u, &h, NULL, 0);
+}
