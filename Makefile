@@ -40,6 +40,7 @@ OBJS = \
 	zheap/zheap_lock.o \
 	zheap/zheap_row_write.o \
 	zheap/zheap_tuple_lock.o \
+	zheap/zheap_epq.o \
 	zheap/zheap_insert.o \
 	zheap/zheap_delete.o \
 	zheap/zheap_update.o \
@@ -56,7 +57,7 @@ REGRESS = insert update_inplace update_moving delete visibility rollback \
 	savepoints row_locks indexes toast types vacuum copy temp_unlogged \
 	system_columns undo_store inspect
 ISOLATION = ww_conflict old_snapshots epq lock_matrix lock_update lock_move \
-	move_locks fk_locks skip_locked savepoint_release slot_exhaustion \
+	move_locks fk_locks skip_locked epq_triggers savepoint_release slot_exhaustion \
 	rollback_visibility deadlock attack_a1 attack_a4 attack_a8 attack_a9 \
 	attack_a10 attack_a11
 REGRESS_OPTS = --load-extension=zheap_am

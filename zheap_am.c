@@ -157,6 +157,7 @@ _PG_init(void)
 	undo_register_callbacks();
 	undo_register_workers();
 	undo_register_createdb();
+	zheap_register_epq_hooks();
 }
 
 /* ----------------------------------------------------------------

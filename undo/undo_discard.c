@@ -256,20 +256,25 @@ forget_scan(LogScan *scan)
 	scan->nranges = 0;
 }
 
-/* copy a page; holds the share lock for the copy only */
-static void
-copy_page(const LogRef *ref, BlockNumber block, Page page)
+/* copy a page and say what is wrong with it, or NULL; locked for the copy only */
+static const char *
+read_page(const LogRef *ref, BlockNumber block, Page page)
 {
 	Buffer		buffer;
-	const char *problem;
 
 	CHECK_FOR_INTERRUPTS();
 	buffer = undo_log_read(ref->persistence, ref->number, block);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	memcpy(page, BufferGetPage(buffer), BLCKSZ);
 	UnlockReleaseBuffer(buffer);
+	return undo_page_problem(page, UNDO_PAGE_MAGIC);
+}
 
-	problem = undo_page_problem(page, UNDO_PAGE_MAGIC);
+static void
+copy_page(const LogRef *ref, BlockNumber block, Page page)
+{
+	const char *problem = read_page(ref, block, page);
+
 	if (problem != NULL)
 		report_log_corruption(ref, block, problem);
 }
@@ -283,18 +288,19 @@ block_is_used(const LogRef *ref, BlockNumber block)
 
 /*
  * A link led astray: look through the whole log for the page.  Returns
- * InvalidBlockNumber if it isn't there.
+ * InvalidBlockNumber if it isn't there.  Meanwhile the log may be cut and
+ * written again, so each block is tested anew, and one that its writer is
+ * still behind with is not the page.
  */
 static BlockNumber
 find_page(const LogRef *ref, uint64 seq)
 {
-	BlockNumber nblocks = pg_atomic_read_u32(&ref->shared->used_blocks);
 	PGAlignedBlock page;
 
-	for (BlockNumber block = 1; block < nblocks; block++)
+	for (BlockNumber block = 1; block_is_used(ref, block); block++)
 	{
-		copy_page(ref, block, page.data);
-		if (UndoPageGetOpaque(page.data)->seq == seq)
+		if (read_page(ref, block, page.data) == NULL &&
+			UndoPageGetOpaque(page.data)->seq == seq)
 			return block;
 	}
 	return InvalidBlockNumber;

@@ -22,10 +22,6 @@ stop = time.time() + args.seconds
 problems = []
 counts = [0, 0]
 
-BOTH = """DO $$ BEGIN
- EXECUTE format($q${sql}$q$, 'z{n}'); EXECUTE format($q${sql}$q$, 'h{n}'); END $$"""
-
-
 def session(n):
     r = random.Random(args.seed * 100 + n)
     kind = "TEMP" if n % 2 == 0 else "UNLOGGED"

@@ -8,7 +8,8 @@ savepoints, loop through exceptions, prepare, leave rollbacks to workers;
 others vacuum, build indexes, race DDL, cancel and terminate.  Checkers
 compare twins in REPEATABLE READ snapshots, by three plans, early and late.
 
-usage: twin.py --dsn "host=.. port=.." [--seconds 60] [--sessions 10] [--seed 1]
+usage: twin.py --dsn "host=.. port=.. dbname=.." [--seconds 60] [--sessions 10]
+               [--seed 1] [--kill] [--ddl] [--crashes]
 The database must be given; the extension and tables are created in it.
 Exit status 0: no difference was found.  The server log is the caller's to
 look at (TRAP, PANIC, corrupt).
@@ -37,6 +38,7 @@ ap.add_argument("--crashes", action="store_true",
 args = ap.parse_args()
 SEED = args.seed if args.seed is not None else int(time.time())
 stop = threading.Event()
+deadline = time.time() + args.seconds
 problems = []
 stats = {}
 lock = threading.Lock()
@@ -64,7 +66,7 @@ def connect():
             c = psycopg2.connect(args.dsn)
             return c
         except psycopg2.OperationalError:
-            if stop.is_set():
+            if stop.is_set() and time.time() > deadline + 60:
                 raise
             time.sleep(0.2)
 
