@@ -33,6 +33,7 @@
 #include "utils/snapmgr.h"
 
 #include "zheap/zheap_scan.h"
+#include "zheap/zheap_walk.h"
 
 const TupleTableSlotOps *
 zheap_slot_callbacks(Relation rel)
@@ -391,6 +392,10 @@ copy_whole_page(ZScanDesc scan, Page page)
 
 		if (!ItemIdIsNormal(lp))
 			continue;
+		if (lp->lp_len < ZHEAP_HEADER_SIZE || lp->lp_off < ph->pd_upper ||
+			lp->lp_off + lp->lp_len > ph->pd_special)
+			zheap_row_is_corrupt(scan->base.rs_rd, scan->block, off,
+								 "a tuple within its page");
 		tuple = (char *) page + ItemIdGetOffset(lp);
 		zheap_header_get(tuple, &header);
 		if (ZHeaderIsEnded(&header))
