@@ -16,7 +16,9 @@ PGFILEDESC = "zheap_am - undo-based table access method"
 # The order is the architecture: an object may use those before it, only.
 OBJS = \
 	undo/undo_page.o \
+	undo/undo_fake.o \
 	undo/undo_log.o \
+	undo/undo_redo.o \
 	undo/undo_record.o \
 	undo/undo_apply.o \
 	undo/undo_xact.o \

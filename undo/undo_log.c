@@ -2,7 +2,7 @@
  *
  * undo_log.c
  *	  Undo logs: shared state, files, attach and detach, page switch, and the
- *	  WAL records that move tails, heads and horizons, with their redo.
+ *	  WAL records that move tails, heads and horizons.
  *
  * What is written into a page is undo_page.c's and undo_xact.c's affair; who
  * may discard is undo_discard.c's.  The rules (W...) are those of the design's
@@ -35,6 +35,7 @@
 #include "utils/rel.h"
 
 #include "undo/undo_log.h"
+#include "undo/undo_xlog.h"
 
 /* blocks by which a log's file grows at least and at most */
 #define UNDO_EXTEND_MIN		8
@@ -46,43 +47,6 @@
  */
 #define UNDO_LOG_SLACK		64
 #define UNDO_LOG_SPARE		32
-
-/* main data of the WAL records; block references as listed */
-
-/* CONTROL: 0 log control page (WILL_INIT), 1 global page (WILL_INIT or not) */
-typedef struct xl_undo_control
-{
-	Fxid		u;
-	Fxid		h;
-	uint32		nlogs;
-	uint32		nunlogged;
-	uint8		init_global;
-} xl_undo_control;
-
-/* SWITCH: 0 new page (WILL_INIT), 1 control page, 2 old tail if relinked */
-typedef struct xl_undo_switch
-{
-	uint64		seq;
-	BlockNumber next;
-	BlockNumber used_blocks;
-	uint8		first;			/* the log was empty: head starts here */
-} xl_undo_switch;
-
-/* DISCARD: 0 global page, 1 control page of the log if its head moves */
-typedef struct xl_undo_discard
-{
-	Fxid		u;
-	Fxid		h;
-	uint64		head;
-	uint8		conflict;		/* h rises: conflict horizon h - 1 */
-} xl_undo_discard;
-
-/* APPLIED: 0 undo page, its data: byte offsets of run headers */
-/* RESET: 0 control page; main data: nothing */
-
-#define SizeOfUndoControl	(offsetof(xl_undo_control, init_global) + 1)
-#define SizeOfUndoSwitch	(offsetof(xl_undo_switch, first) + 1)
-#define SizeOfUndoDiscard	(offsetof(xl_undo_discard, conflict) + 1)
 
 UndoShared *UndoShmem = NULL;
 
@@ -228,92 +192,9 @@ undo_require_preloaded(void)
 }
 
 /* ----------------------------------------------------------------
- *	relations without a catalog
- * ----------------------------------------------------------------
- */
-
-typedef struct FakeRelation
-{
-	RelationData rel;
-	FormData_pg_class form;
-} FakeRelation;
-
-/*
- * A relcache entry made by hand, good for buffers, smgr, FSM and
- * RelationNeedsWAL(), in places where catalogs can't be read.  It has no
- * tuple descriptor and no table AM: RelationGetNumberOfBlocks() would crash,
- * smgrnblocks(RelationGetSmgr(rel), ..) is the way.  Allocated in the current
- * memory context; must be given to undo_free_fake_relation() before that
- * goes, because the storage manager points back at it.
- */
-Relation
-undo_fake_relation(RelFileLocator locator, char persistence, Oid reloid)
-{
-	FakeRelation *fake = palloc0(sizeof(FakeRelation));
-	Relation	rel = &fake->rel;
-
-	Assert(persistence == RELPERSISTENCE_PERMANENT ||
-		   persistence == RELPERSISTENCE_UNLOGGED ||
-		   persistence == RELPERSISTENCE_TEMP);
-
-	rel->rd_rel = &fake->form;
-	RelationLocator(rel) = locator;
-	rel->rd_id = reloid;
-	rel->rd_refcnt = 1;
-	rel->rd_isvalid = true;
-	if (persistence == RELPERSISTENCE_TEMP)
-	{
-		rel->rd_backend = CompatMyProcNumber;
-		rel->rd_islocaltemp = true;
-	}
-	else
-		rel->rd_backend = CompatInvalidProcNumber;
-
-	fake->form.oid = reloid;
-	fake->form.relkind = RELKIND_RELATION;
-	fake->form.relpersistence = persistence;
-	fake->form.relfilenode = RelLocatorNumber(locator);
-	fake->form.relam = InvalidOid;
-	snprintf(NameStr(fake->form.relname), NAMEDATALEN, "%u", reloid);
-
-	rel->rd_lockInfo.lockRelId.dbId = RelLocatorDb(locator);
-	rel->rd_lockInfo.lockRelId.relId = reloid;
-
-	/*
-	 * At wal_level=minimal a file created in this transaction is synced at
-	 * commit instead of being logged: RelationNeedsWAL() has to be false then,
-	 * and it decides by this field.
-	 */
-	if (persistence == RELPERSISTENCE_PERMANENT &&
-		RelFileLocatorSkippingWAL(locator))
-		rel->rd_createSubid = TopSubTransactionId;
-
-	return rel;
-}
-
-void
-undo_free_fake_relation(Relation rel)
-{
-	if (rel->rd_smgr != NULL)
-		smgrclearowner(&rel->rd_smgr, rel->rd_smgr);
-	pfree(rel);
-}
-
-/* ----------------------------------------------------------------
  *	names and files
  * ----------------------------------------------------------------
  */
-
-/* raise an atomic that may only rise */
-static void
-raise_atomic(pg_atomic_uint64 *atomic, uint64 value)
-{
-	uint64		old = pg_atomic_read_u64(atomic);
-
-	while (old < value &&
-		   !pg_atomic_compare_exchange_u64(atomic, &old, value))
-		;
-}
 
 static RelFileLocator
 make_locator(RelFileNumber number)
@@ -467,6 +348,29 @@ make_init_fork(RelFileLocator locator)
  * ----------------------------------------------------------------
  */
 
+/* raise an atomic that may only rise */
+static void
+raise_atomic(pg_atomic_uint64 *atomic, uint64 value)
+{
+	uint64		old = pg_atomic_read_u64(atomic);
+
+	while (old < value &&
+		   !pg_atomic_compare_exchange_u64(atomic, &old, value))
+		;
+}
+
+/*
+ * Publish horizons: h first, then u, so that a reader who asks in the opposite
+ * order has u <= h.  Redo publishes too.
+ */
+void
+undo_log_publish(Fxid u, Fxid h)
+{
+	raise_atomic(&UndoShmem->h, h);
+	raise_atomic(&UndoShmem->u, u);
+	pg_write_barrier();
+}
+
 Fxid
 undo_fxid_from_xid(TransactionId xid)
 {
@@ -585,8 +489,7 @@ load_global(void)
 	if (!BufferIsValid(buffer))
 		return false;
 	global = UndoPageGetGlobal(BufferGetPage(buffer));
-	raise_atomic(&UndoShmem->h, global->h);
-	raise_atomic(&UndoShmem->u, global->u);
+	undo_log_publish(global->u, global->h);
 	pg_atomic_write_u32(&UndoShmem->nlogs, global->nlogs);
 	pg_atomic_write_u32(&UndoShmem->nunlogged, global->nunlogged);
 	pg_atomic_write_u32(&UndoShmem->global_exists, 1);
@@ -1173,9 +1076,7 @@ undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,
 		PageSetLSN(BufferGetPage(ctlbuf), lsn);
 
 	/* publish h, u, head in this order; only then may pages be reused */
-	raise_atomic(&UndoShmem->h, xlrec.h);
-	raise_atomic(&UndoShmem->u, xlrec.u);
-	pg_write_barrier();
+	undo_log_publish(xlrec.u, xlrec.h);
 	if (move)
 		pg_atomic_write_u64(&undo_log_get(persistence, number)->head, xlrec.head);
 	END_CRIT_SECTION();
@@ -1183,20 +1084,6 @@ undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,
 	if (move)
 		UnlockReleaseBuffer(ctlbuf);
 	UnlockReleaseBuffer(global);
-}
-
-static void
-set_applied(Page page, const uint16 *offsets, int noffsets)
-{
-	for (int i = 0; i < noffsets; i++)
-	{
-		UndoEntry	entry;
-
-		if (undo_page_get(page, offsets[i], &entry) &&
-			entry.kind == UNDO_KIND_RUN)
-			undo_page_set_run_flags(page, offsets[i],
-									entry.flags | UNDO_RUN_APPLIED);
-	}
 }
 
 void
@@ -1210,7 +1097,7 @@ undo_log_mark_applied(char persistence, UndoLogNumber number,
 	buffer = undo_log_read(persistence, number, block);
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	START_CRIT_SECTION();
-	set_applied(BufferGetPage(buffer), offsets, noffsets);
+	undo_page_set_applied(BufferGetPage(buffer), offsets, noffsets);
 	MarkBufferDirty(buffer);
 	if (persistence == RELPERSISTENCE_PERMANENT)
 	{
@@ -1227,17 +1114,6 @@ undo_log_mark_applied(char persistence, UndoLogNumber number,
 	UnlockReleaseBuffer(buffer);
 }
 
-static void
-reset_control(Page page)
-{
-	UndoControlData *control = UndoPageGetControl(page);
-
-	control->tail = InvalidBlockNumber;
-	control->head = InvalidBlockNumber;
-	control->head_offset = 0;
-	control->used_blocks = 1;
-}
-
 void
 undo_log_reset(char persistence, UndoLogNumber number)
 {
@@ -1250,7 +1126,7 @@ undo_log_reset(char persistence, UndoLogNumber number)
 	Assert(pg_atomic_read_u32(&log->state) == UNDO_LOG_BUSY);
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	START_CRIT_SECTION();
-	reset_control(BufferGetPage(buffer));
+	undo_control_reset(BufferGetPage(buffer));
 	MarkBufferDirty(buffer);
 	if (persistence == RELPERSISTENCE_PERMANENT)
 	{
@@ -1272,271 +1148,4 @@ undo_log_reset(char persistence, UndoLogNumber number)
 	rel->rd_rel->relpersistence = persistence;
 	RelationTruncate(rel, 1);
 	FreeFakeRelcacheEntry(rel);
-}
-
-/* ----------------------------------------------------------------
- *	redo
- * ----------------------------------------------------------------
- */
-static void
-redo_control(XLogReaderState *record)
-{
-	xl_undo_control *xlrec = (xl_undo_control *) XLogRecGetData(record);
-	XLogRecPtr	lsn = record->EndRecPtr;
-	Buffer		buffer;
-
-	if (XLogRecHasBlockRef(record, 0))
-	{
-		buffer = XLogInitBufferForRedo(record, 0);
-		undo_control_init(BufferGetPage(buffer));
-		PageSetLSN(BufferGetPage(buffer), lsn);
-		MarkBufferDirty(buffer);
-		UnlockReleaseBuffer(buffer);
-	}
-	if (xlrec->init_global)
-	{
-		buffer = XLogInitBufferForRedo(record, 1);
-		undo_global_init(BufferGetPage(buffer), xlrec->u, xlrec->h);
-		PageSetLSN(BufferGetPage(buffer), lsn);
-		MarkBufferDirty(buffer);
-		UnlockReleaseBuffer(buffer);
-		if (UndoShmem != NULL)
-		{
-			raise_atomic(&UndoShmem->h, xlrec->h);
-			raise_atomic(&UndoShmem->u, xlrec->u);
-			pg_write_barrier();
-			pg_atomic_write_u32(&UndoShmem->global_exists, 1);
-		}
-	}
-	else if (XLogReadBufferForRedo(record, 1, &buffer) == BLK_NEEDS_REDO)
-	{
-		UndoGlobalData *data = UndoPageGetGlobal(BufferGetPage(buffer));
-
-		data->nlogs = xlrec->nlogs;
-		data->nunlogged = xlrec->nunlogged;
-		PageSetLSN(BufferGetPage(buffer), lsn);
-		MarkBufferDirty(buffer);
-		UnlockReleaseBuffer(buffer);
-	}
-	else if (BufferIsValid(buffer))
-		UnlockReleaseBuffer(buffer);
-}
-
-/* new page first, then the link to it, control page last (W4) */
-static void
-redo_switch(XLogReaderState *record)
-{
-	xl_undo_switch *xlrec = (xl_undo_switch *) XLogRecGetData(record);
-	XLogRecPtr	lsn = record->EndRecPtr;
-	Buffer		buffer;
-	BlockNumber block;
-
-	XLogRecGetBlockTag(record, 0, NULL, NULL, &block);
-	buffer = XLogInitBufferForRedo(record, 0);
-	undo_page_init(BufferGetPage(buffer), xlrec->next, xlrec->seq);
-	PageSetLSN(BufferGetPage(buffer), lsn);
-	MarkBufferDirty(buffer);
-	UnlockReleaseBuffer(buffer);
-
-	if (XLogRecHasBlockRef(record, 2))
-	{
-		if (XLogReadBufferForRedo(record, 2, &buffer) == BLK_NEEDS_REDO)
-		{
-			UndoPageGetOpaque(BufferGetPage(buffer))->next = block;
-			PageSetLSN(BufferGetPage(buffer), lsn);
-			MarkBufferDirty(buffer);
-		}
-		if (BufferIsValid(buffer))
-			UnlockReleaseBuffer(buffer);
-	}
-	if (XLogReadBufferForRedo(record, 1, &buffer) == BLK_NEEDS_REDO)
-	{
-		UndoControlData *control = UndoPageGetControl(BufferGetPage(buffer));
-
-		control->tail = block;
-		control->seq = xlrec->seq;
-		control->used_blocks = xlrec->used_blocks;
-		if (xlrec->first)
-		{
-			control->head = block;
-			control->head_offset = UNDO_FIRST_OFFSET;
-		}
-		PageSetLSN(BufferGetPage(buffer), lsn);
-		MarkBufferDirty(buffer);
-	}
-	if (BufferIsValid(buffer))
-		UnlockReleaseBuffer(buffer);
-}
-
-static void
-redo_discard(XLogReaderState *record)
-{
-	xl_undo_discard *xlrec = (xl_undo_discard *) XLogRecGetData(record);
-	XLogRecPtr	lsn = record->EndRecPtr;
-	Buffer		buffer;
-
-	/* snapshots of any database may need what goes (database 0 = all) */
-	if (InHotStandby && xlrec->conflict)
-	{
-		RelFileLocator all = {0};
-
-		ResolveRecoveryConflictWithSnapshotFullXid(FullTransactionIdFromU64(xlrec->h - 1),
-												   all);
-	}
-	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
-	{
-		UndoGlobalData *data = UndoPageGetGlobal(BufferGetPage(buffer));
-
-		data->h = xlrec->h;
-		data->u = xlrec->u;
-		PageSetLSN(BufferGetPage(buffer), lsn);
-		MarkBufferDirty(buffer);
-	}
-	if (BufferIsValid(buffer))
-		UnlockReleaseBuffer(buffer);
-	/* published before the head moves, as on the primary */
-	if (UndoShmem != NULL)
-	{
-		raise_atomic(&UndoShmem->h, xlrec->h);
-		raise_atomic(&UndoShmem->u, xlrec->u);
-	}
-	if (XLogRecHasBlockRef(record, 1))
-	{
-		if (XLogReadBufferForRedo(record, 1, &buffer) == BLK_NEEDS_REDO)
-		{
-			UndoControlData *control = UndoPageGetControl(BufferGetPage(buffer));
-
-			control->head = UndoLogHeadBlock(xlrec->head);
-			control->head_offset = UndoLogHeadOffset(xlrec->head);
-			PageSetLSN(BufferGetPage(buffer), lsn);
-			MarkBufferDirty(buffer);
-		}
-		if (BufferIsValid(buffer))
-			UnlockReleaseBuffer(buffer);
-	}
-}
-
-static void
-redo_applied(XLogReaderState *record)
-{
-	Buffer		buffer;
-
-	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
-	{
-		Size		len;
-		char	   *data = XLogRecGetBlockData(record, 0, &len);
-		uint16		offsets[BLCKSZ / sizeof(uint16)];
-
-		memcpy(offsets, data, len);
-		set_applied(BufferGetPage(buffer), offsets, len / sizeof(uint16));
-		PageSetLSN(BufferGetPage(buffer), record->EndRecPtr);
-		MarkBufferDirty(buffer);
-	}
-	if (BufferIsValid(buffer))
-		UnlockReleaseBuffer(buffer);
-}
-
-static void
-redo_reset(XLogReaderState *record)
-{
-	Buffer		buffer;
-
-	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
-	{
-		reset_control(BufferGetPage(buffer));
-		PageSetLSN(BufferGetPage(buffer), record->EndRecPtr);
-		MarkBufferDirty(buffer);
-	}
-	if (BufferIsValid(buffer))
-		UnlockReleaseBuffer(buffer);
-}
-
-/* redo of every record of the store but XLOG_UNDO_INSERT (undo_xact.c) */
-void
-undo_log_redo(XLogReaderState *record)
-{
-	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
-	{
-		case XLOG_UNDO_CONTROL:
-			redo_control(record);
-			break;
-		case XLOG_UNDO_SWITCH:
-			redo_switch(record);
-			break;
-		case XLOG_UNDO_DISCARD:
-			redo_discard(record);
-			break;
-		case XLOG_UNDO_APPLIED:
-			redo_applied(record);
-			break;
-		case XLOG_UNDO_RESET:
-			redo_reset(record);
-			break;
-		default:
-			elog(PANIC, "undo store: unknown WAL record type %u",
-				 XLogRecGetInfo(record));
-	}
-}
-
-void
-undo_desc(StringInfo buf, XLogReaderState *record)
-{
-	char	   *data = XLogRecGetData(record);
-
-	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
-	{
-		case XLOG_UNDO_CONTROL:
-			{
-				xl_undo_control *xlrec = (xl_undo_control *) data;
-
-				appendStringInfo(buf, "logs %u, unlogged %u%s", xlrec->nlogs,
-								 xlrec->nunlogged,
-								 xlrec->init_global ? ", global page" : "");
-				break;
-			}
-		case XLOG_UNDO_SWITCH:
-			{
-				xl_undo_switch *xlrec = (xl_undo_switch *) data;
-
-				appendStringInfo(buf, "seq " UINT64_FORMAT ", next %u, used %u%s",
-								 xlrec->seq, xlrec->next, xlrec->used_blocks,
-								 xlrec->first ? ", first" : "");
-				break;
-			}
-		case XLOG_UNDO_DISCARD:
-			{
-				xl_undo_discard *xlrec = (xl_undo_discard *) data;
-
-				appendStringInfo(buf, "u " UINT64_FORMAT ", h " UINT64_FORMAT
-								 ", head %u/%u%s", xlrec->u, xlrec->h,
-								 UndoLogHeadBlock(xlrec->head),
-								 UndoLogHeadOffset(xlrec->head),
-								 xlrec->conflict ? ", conflict" : "");
-				break;
-			}
-		default:
-			break;
-	}
-}
-
-const char *
-undo_identify(uint8 info)
-{
-	switch (info & ~XLR_INFO_MASK)
-	{
-		case XLOG_UNDO_CONTROL:
-			return "UNDO_CONTROL";
-		case XLOG_UNDO_SWITCH:
-			return "UNDO_SWITCH";
-		case XLOG_UNDO_INSERT:
-			return "UNDO_INSERT";
-		case XLOG_UNDO_DISCARD:
-			return "UNDO_DISCARD";
-		case XLOG_UNDO_APPLIED:
-			return "UNDO_APPLIED";
-		case XLOG_UNDO_RESET:
-			return "UNDO_RESET";
-		default:
-			return NULL;
-	}
 }

@@ -92,6 +92,9 @@ extern UndoShared *UndoShmem;
 /* settings */
 extern int	undo_log_rest_size;		/* kB: a log above this rests */
 
+/* raise the published horizons; lower values are ignored */
+extern void undo_log_publish(Fxid u, Fxid h);
+
 /* load shared state if need be; see undo_horizons() */
 extern void undo_log_startup(void);
 
@@ -155,6 +158,7 @@ extern void undo_log_mark_applied(char persistence, UndoLogNumber log,
 								  BlockNumber block, const uint16 *offsets,
 								  int noffsets);
 
+/* undo_redo.c: redo of every record of the store but XLOG_UNDO_INSERT */
 extern void undo_log_redo(XLogReaderState *record);
 
 /* H, or what takes its place for temporary relations */

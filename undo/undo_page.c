@@ -128,13 +128,6 @@ undo_page_put_run(Page page, uint16 at, Oid reloid, Oid dboid, Fxid fxid)
 	return len;
 }
 
-void
-undo_page_set_run_flags(Page page, uint16 at, uint8 flags)
-{
-	Assert(((uint8 *) page)[at + ENTRY_KIND] == UNDO_KIND_RUN);
-	((char *) page)[at + ENTRY_FLAGS] = (char) flags;
-}
-
 uint16
 undo_page_put_record(Page page, uint16 at, uint8 kind, uint8 flags,
 					 uint16 run, OffsetNumber offset, BlockNumber block,
@@ -197,6 +190,33 @@ undo_page_get(Page page, uint16 at, UndoEntry *entry)
 	entry->payload = p + SizeOfUndoRecordHeader;
 	entry->payload_len = entry->len - SizeOfUndoRecordHeader;
 	return entry->run >= UNDO_FIRST_OFFSET && entry->run < at;
+}
+
+/* Set APPLIED in run headers; offsets without one are passed over. */
+void
+undo_page_set_applied(Page page, const uint16 *offsets, int noffsets)
+{
+	for (int i = 0; i < noffsets; i++)
+	{
+		UndoEntry	entry;
+
+		if (undo_page_get(page, offsets[i], &entry) &&
+			entry.kind == UNDO_KIND_RUN)
+			((char *) page)[offsets[i] + ENTRY_FLAGS] =
+				(char) (entry.flags | UNDO_RUN_APPLIED);
+	}
+}
+
+/* A control page back to a log without data pages; seq goes on. */
+void
+undo_control_reset(Page page)
+{
+	UndoControlData *control = UndoPageGetControl(page);
+
+	control->tail = InvalidBlockNumber;
+	control->head = InvalidBlockNumber;
+	control->head_offset = 0;
+	control->used_blocks = 1;
 }
 
 /*

@@ -131,8 +131,10 @@ extern uint16 undo_page_put_record(Page page, uint16 at, uint8 kind,
 								   UndoRecPtr chain, const char *payload,
 								   uint16 payload_len);
 
-/* change the flags of a run header */
-extern void undo_page_set_run_flags(Page page, uint16 at, uint8 flags);
+/* what redo repeats */
+extern void undo_page_set_applied(Page page, const uint16 *offsets,
+								  int noffsets);
+extern void undo_control_reset(Page page);
 
 /*
  * Decode the entry at byte offset "at" (bounds checked against pd_lower);

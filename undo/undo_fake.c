@@ -1,0 +1,85 @@
+/*-------------------------------------------------------------------------
+ *
+ * undo_fake.c
+ *	  Relcache entries made by hand, for places where catalogs can't be read:
+ *	  abort callbacks, and the undo of temporary tables.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "catalog/storage.h"
+#include "miscadmin.h"
+#include "storage/smgr.h"
+#include "utils/rel.h"
+
+#include "undo/undo.h"
+
+typedef struct FakeRelation
+{
+	RelationData rel;
+	FormData_pg_class form;
+} FakeRelation;
+
+/*
+ * A relcache entry made by hand, good for buffers, smgr, FSM and
+ * RelationNeedsWAL(), in places where catalogs can't be read.  It has no
+ * tuple descriptor and no table AM: RelationGetNumberOfBlocks() would crash,
+ * smgrnblocks(RelationGetSmgr(rel), ..) is the way.  Allocated in the current
+ * memory context; must be given to undo_free_fake_relation() before that
+ * goes, because the storage manager points back at it.
+ */
+Relation
+undo_fake_relation(RelFileLocator locator, char persistence, Oid reloid)
+{
+	FakeRelation *fake = palloc0(sizeof(FakeRelation));
+	Relation	rel = &fake->rel;
+
+	Assert(persistence == RELPERSISTENCE_PERMANENT ||
+		   persistence == RELPERSISTENCE_UNLOGGED ||
+		   persistence == RELPERSISTENCE_TEMP);
+
+	rel->rd_rel = &fake->form;
+	RelationLocator(rel) = locator;
+	rel->rd_id = reloid;
+	rel->rd_refcnt = 1;
+	rel->rd_isvalid = true;
+	if (persistence == RELPERSISTENCE_TEMP)
+	{
+		rel->rd_backend = CompatMyProcNumber;
+		rel->rd_islocaltemp = true;
+	}
+	else
+		rel->rd_backend = CompatInvalidProcNumber;
+
+	fake->form.oid = reloid;
+	fake->form.relkind = RELKIND_RELATION;
+	fake->form.relpersistence = persistence;
+	fake->form.relfilenode = RelLocatorNumber(locator);
+	fake->form.relam = InvalidOid;
+	snprintf(NameStr(fake->form.relname), NAMEDATALEN, "%u", reloid);
+
+	rel->rd_lockInfo.lockRelId.dbId = RelLocatorDb(locator);
+	rel->rd_lockInfo.lockRelId.relId = reloid;
+
+	/*
+	 * At wal_level=minimal a file created in this transaction is synced at
+	 * commit instead of being logged: RelationNeedsWAL() has to be false then,
+	 * and it decides by this field.
+	 */
+	if (persistence == RELPERSISTENCE_PERMANENT &&
+		RelFileLocatorSkippingWAL(locator))
+		rel->rd_createSubid = TopSubTransactionId;
+
+	return rel;
+}
+
+void
+undo_free_fake_relation(Relation rel)
+{
+	if (rel->rd_smgr != NULL)
+		smgrclearowner(&rel->rd_smgr, rel->rd_smgr);
+	pfree(rel);
+}

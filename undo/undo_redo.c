@@ -1,0 +1,276 @@
+/*-------------------------------------------------------------------------
+ *
+ * undo_redo.c
+ *	  Redo and description of the WAL records of undo logs (undo_xlog.h).
+ *
+ * Redo of a block looks at nothing but the record and that block (W2), and
+ * touches shared state by atomics alone (W15).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlogutils.h"
+#include "storage/bufmgr.h"
+#include "storage/standby.h"
+
+#include "undo/undo_log.h"
+#include "undo/undo_xlog.h"
+
+static void
+redo_control(XLogReaderState *record)
+{
+	xl_undo_control *xlrec = (xl_undo_control *) XLogRecGetData(record);
+	XLogRecPtr	lsn = record->EndRecPtr;
+	Buffer		buffer;
+
+	if (XLogRecHasBlockRef(record, 0))
+	{
+		buffer = XLogInitBufferForRedo(record, 0);
+		undo_control_init(BufferGetPage(buffer));
+		PageSetLSN(BufferGetPage(buffer), lsn);
+		MarkBufferDirty(buffer);
+		UnlockReleaseBuffer(buffer);
+	}
+	if (xlrec->init_global)
+	{
+		buffer = XLogInitBufferForRedo(record, 1);
+		undo_global_init(BufferGetPage(buffer), xlrec->u, xlrec->h);
+		PageSetLSN(BufferGetPage(buffer), lsn);
+		MarkBufferDirty(buffer);
+		UnlockReleaseBuffer(buffer);
+		if (UndoShmem != NULL)
+		{
+			undo_log_publish(xlrec->u, xlrec->h);
+			pg_atomic_write_u32(&UndoShmem->global_exists, 1);
+		}
+	}
+	else if (XLogReadBufferForRedo(record, 1, &buffer) == BLK_NEEDS_REDO)
+	{
+		UndoGlobalData *data = UndoPageGetGlobal(BufferGetPage(buffer));
+
+		data->nlogs = xlrec->nlogs;
+		data->nunlogged = xlrec->nunlogged;
+		PageSetLSN(BufferGetPage(buffer), lsn);
+		MarkBufferDirty(buffer);
+		UnlockReleaseBuffer(buffer);
+	}
+	else if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+}
+
+/* new page first, then the link to it, control page last (W4) */
+static void
+redo_switch(XLogReaderState *record)
+{
+	xl_undo_switch *xlrec = (xl_undo_switch *) XLogRecGetData(record);
+	XLogRecPtr	lsn = record->EndRecPtr;
+	Buffer		buffer;
+	BlockNumber block;
+
+	XLogRecGetBlockTag(record, 0, NULL, NULL, &block);
+	buffer = XLogInitBufferForRedo(record, 0);
+	undo_page_init(BufferGetPage(buffer), xlrec->next, xlrec->seq);
+	PageSetLSN(BufferGetPage(buffer), lsn);
+	MarkBufferDirty(buffer);
+	UnlockReleaseBuffer(buffer);
+
+	if (XLogRecHasBlockRef(record, 2))
+	{
+		if (XLogReadBufferForRedo(record, 2, &buffer) == BLK_NEEDS_REDO)
+		{
+			UndoPageGetOpaque(BufferGetPage(buffer))->next = block;
+			PageSetLSN(BufferGetPage(buffer), lsn);
+			MarkBufferDirty(buffer);
+		}
+		if (BufferIsValid(buffer))
+			UnlockReleaseBuffer(buffer);
+	}
+	if (XLogReadBufferForRedo(record, 1, &buffer) == BLK_NEEDS_REDO)
+	{
+		UndoControlData *control = UndoPageGetControl(BufferGetPage(buffer));
+
+		control->tail = block;
+		control->seq = xlrec->seq;
+		control->used_blocks = xlrec->used_blocks;
+		if (xlrec->first)
+		{
+			control->head = block;
+			control->head_offset = UNDO_FIRST_OFFSET;
+		}
+		PageSetLSN(BufferGetPage(buffer), lsn);
+		MarkBufferDirty(buffer);
+	}
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+}
+
+static void
+redo_discard(XLogReaderState *record)
+{
+	xl_undo_discard *xlrec = (xl_undo_discard *) XLogRecGetData(record);
+	XLogRecPtr	lsn = record->EndRecPtr;
+	Buffer		buffer;
+
+	/* snapshots of any database may need what goes (database 0 = all) */
+	if (InHotStandby && xlrec->conflict)
+	{
+		RelFileLocator all = {0};
+
+		ResolveRecoveryConflictWithSnapshotFullXid(FullTransactionIdFromU64(xlrec->h - 1),
+												   all);
+	}
+	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
+	{
+		UndoGlobalData *data = UndoPageGetGlobal(BufferGetPage(buffer));
+
+		data->h = xlrec->h;
+		data->u = xlrec->u;
+		PageSetLSN(BufferGetPage(buffer), lsn);
+		MarkBufferDirty(buffer);
+	}
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+	/* published before the head moves, as on the primary */
+	if (UndoShmem != NULL)
+		undo_log_publish(xlrec->u, xlrec->h);
+	if (XLogRecHasBlockRef(record, 1))
+	{
+		if (XLogReadBufferForRedo(record, 1, &buffer) == BLK_NEEDS_REDO)
+		{
+			UndoControlData *control = UndoPageGetControl(BufferGetPage(buffer));
+
+			control->head = UndoLogHeadBlock(xlrec->head);
+			control->head_offset = UndoLogHeadOffset(xlrec->head);
+			PageSetLSN(BufferGetPage(buffer), lsn);
+			MarkBufferDirty(buffer);
+		}
+		if (BufferIsValid(buffer))
+			UnlockReleaseBuffer(buffer);
+	}
+}
+
+static void
+redo_applied(XLogReaderState *record)
+{
+	Buffer		buffer;
+
+	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
+	{
+		Size		len;
+		char	   *data = XLogRecGetBlockData(record, 0, &len);
+		uint16		offsets[BLCKSZ / sizeof(uint16)];
+
+		memcpy(offsets, data, len);
+		undo_page_set_applied(BufferGetPage(buffer), offsets, len / sizeof(uint16));
+		PageSetLSN(BufferGetPage(buffer), record->EndRecPtr);
+		MarkBufferDirty(buffer);
+	}
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+}
+
+static void
+redo_reset(XLogReaderState *record)
+{
+	Buffer		buffer;
+
+	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
+	{
+		undo_control_reset(BufferGetPage(buffer));
+		PageSetLSN(BufferGetPage(buffer), record->EndRecPtr);
+		MarkBufferDirty(buffer);
+	}
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+}
+
+/* redo of every record of the store but XLOG_UNDO_INSERT (undo_xact.c) */
+void
+undo_log_redo(XLogReaderState *record)
+{
+	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
+	{
+		case XLOG_UNDO_CONTROL:
+			redo_control(record);
+			break;
+		case XLOG_UNDO_SWITCH:
+			redo_switch(record);
+			break;
+		case XLOG_UNDO_DISCARD:
+			redo_discard(record);
+			break;
+		case XLOG_UNDO_APPLIED:
+			redo_applied(record);
+			break;
+		case XLOG_UNDO_RESET:
+			redo_reset(record);
+			break;
+		default:
+			elog(PANIC, "undo store: unknown WAL record type %u",
+				 XLogRecGetInfo(record));
+	}
+}
+
+void
+undo_desc(StringInfo buf, XLogReaderState *record)
+{
+	char	   *data = XLogRecGetData(record);
+
+	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
+	{
+		case XLOG_UNDO_CONTROL:
+			{
+				xl_undo_control *xlrec = (xl_undo_control *) data;
+
+				appendStringInfo(buf, "logs %u, unlogged %u%s", xlrec->nlogs,
+								 xlrec->nunlogged,
+								 xlrec->init_global ? ", global page" : "");
+				break;
+			}
+		case XLOG_UNDO_SWITCH:
+			{
+				xl_undo_switch *xlrec = (xl_undo_switch *) data;
+
+				appendStringInfo(buf, "seq " UINT64_FORMAT ", next %u, used %u%s",
+								 xlrec->seq, xlrec->next, xlrec->used_blocks,
+								 xlrec->first ? ", first" : "");
+				break;
+			}
+		case XLOG_UNDO_DISCARD:
+			{
+				xl_undo_discard *xlrec = (xl_undo_discard *) data;
+
+				appendStringInfo(buf, "u " UINT64_FORMAT ", h " UINT64_FORMAT
+								 ", head %u/%u%s", xlrec->u, xlrec->h,
+								 UndoLogHeadBlock(xlrec->head),
+								 UndoLogHeadOffset(xlrec->head),
+								 xlrec->conflict ? ", conflict" : "");
+				break;
+			}
+		default:
+			break;
+	}
+}
+
+const char *
+undo_identify(uint8 info)
+{
+	switch (info & ~XLR_INFO_MASK)
+	{
+		case XLOG_UNDO_CONTROL:
+			return "UNDO_CONTROL";
+		case XLOG_UNDO_SWITCH:
+			return "UNDO_SWITCH";
+		case XLOG_UNDO_INSERT:
+			return "UNDO_INSERT";
+		case XLOG_UNDO_DISCARD:
+			return "UNDO_DISCARD";
+		case XLOG_UNDO_APPLIED:
+			return "UNDO_APPLIED";
+		case XLOG_UNDO_RESET:
+			return "UNDO_RESET";
+		default:
+			return NULL;
+	}
+}

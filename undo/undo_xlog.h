@@ -1,0 +1,51 @@
+/*-------------------------------------------------------------------------
+ *
+ * undo_xlog.h
+ *	  WAL records of the undo logs: main data and block references.  (Undo
+ *	  records themselves go with the client's WAL records: undo_xact.c.)
+ *
+ * Private to undo_log.c and undo_redo.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef UNDO_XLOG_H
+#define UNDO_XLOG_H
+
+#include "undo/undo_defs.h"
+
+/* CONTROL: 0 log control page (WILL_INIT), 1 global page (WILL_INIT or not) */
+typedef struct xl_undo_control
+{
+	Fxid		u;
+	Fxid		h;
+	uint32		nlogs;
+	uint32		nunlogged;
+	uint8		init_global;
+} xl_undo_control;
+
+/* SWITCH: 0 new page (WILL_INIT), 1 control page, 2 old tail if relinked */
+typedef struct xl_undo_switch
+{
+	uint64		seq;
+	BlockNumber next;
+	BlockNumber used_blocks;
+	uint8		first;			/* the log was empty: head starts here */
+} xl_undo_switch;
+
+/* DISCARD: 0 global page, 1 control page of the log if its head moves */
+typedef struct xl_undo_discard
+{
+	Fxid		u;
+	Fxid		h;
+	uint64		head;
+	uint8		conflict;		/* h rises: conflict horizon h - 1 */
+} xl_undo_discard;
+
+/* APPLIED: 0 undo page, its data: byte offsets of run headers */
+/* RESET: 0 control page; main data: nothing */
+
+#define SizeOfUndoControl	(offsetof(xl_undo_control, init_global) + 1)
+#define SizeOfUndoSwitch	(offsetof(xl_undo_switch, first) + 1)
+#define SizeOfUndoDiscard	(offsetof(xl_undo_discard, conflict) + 1)
+
+#endif							/* UNDO_XLOG_H */
