@@ -15,6 +15,7 @@ PGFILEDESC = "zheap_am - undo-based table access method"
 
 # The order is the architecture: an object may use those before it, only.
 OBJS = \
+	undo/undo_debug.o \
 	undo/undo_page.o \
 	undo/undo_fake.o \
 	undo/undo_log.o \

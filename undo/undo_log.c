@@ -34,6 +34,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "undo/undo_debug.h"
 #include "undo/undo_log.h"
 #include "undo/undo_xlog.h"
 
@@ -959,6 +960,8 @@ undo_log_switch(char persistence, UndoLogNumber number)
 	xlrec.used_blocks = Max(pg_atomic_read_u32(&log->used_blocks), block + 1);
 	xlrec.first = tail == InvalidBlockNumber;
 
+	UNDO_CRASH_POINT("switch-extended");
+
 	/* lock, apply, log */
 	LockBuffer(ctlbuf, BUFFER_LOCK_EXCLUSIVE);
 	LockBuffer(newbuf, BUFFER_LOCK_EXCLUSIVE);
@@ -999,6 +1002,8 @@ undo_log_switch(char persistence, UndoLogNumber number)
 		if (BufferIsValid(oldbuf))
 			PageSetLSN(BufferGetPage(oldbuf), lsn);
 	}
+	UNDO_CRASH_POINT("switch-logged");
+
 	/* mirrors last (W1) */
 	pg_atomic_write_u32(&log->used_blocks, xlrec.used_blocks);
 	pg_atomic_write_u64(&log->seq, xlrec.seq);
@@ -1010,6 +1015,7 @@ undo_log_switch(char persistence, UndoLogNumber number)
 	if (BufferIsValid(oldbuf))
 		UnlockReleaseBuffer(oldbuf);
 	UnlockReleaseBuffer(ctlbuf);
+	UNDO_CRASH_POINT("switch-done");
 	return newbuf;
 }
 
@@ -1075,10 +1081,13 @@ undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,
 	if (move && permanent)
 		PageSetLSN(BufferGetPage(ctlbuf), lsn);
 
+	UNDO_CRASH_POINT("discard-logged");
+
 	/* publish h, u, head in this order; only then may pages be reused */
 	undo_log_publish(xlrec.u, xlrec.h);
 	if (move)
 		pg_atomic_write_u64(&undo_log_get(persistence, number)->head, xlrec.head);
+	UNDO_CRASH_POINT("discard-published");
 	END_CRIT_SECTION();
 
 	if (move)
@@ -1141,11 +1150,15 @@ undo_log_reset(char persistence, UndoLogNumber number)
 	END_CRIT_SECTION();
 	UnlockReleaseBuffer(buffer);
 
+	UNDO_CRASH_POINT("reset-logged");
+
 	/* the truncation must not outrun the reset (W19) */
 	if (!XLogRecPtrIsInvalid(lsn))
 		XLogFlush(lsn);
+	UNDO_CRASH_POINT("reset-flushed");
 	rel = CreateFakeRelcacheEntry(locator);
 	rel->rd_rel->relpersistence = persistence;
 	RelationTruncate(rel, 1);
+	UNDO_CRASH_POINT("reset-truncated");
 	FreeFakeRelcacheEntry(rel);
 }

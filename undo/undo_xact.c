@@ -27,6 +27,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "undo/undo_debug.h"
 #include "undo/undo_log.h"
 
 #define MAX_FOREGROUND_PAGES	64
@@ -458,6 +459,7 @@ undo_prepare(UndoInsertion *ins)
 		at += SizeOfUndoRecordHeader + ins->rec[i].payload_len;
 	}
 	Assert(at <= header->pd_upper);
+	UNDO_CRASH_POINT("prepared");
 }
 
 /*
@@ -583,6 +585,7 @@ undo_release(UndoInsertion *ins)
 	}
 	UnlockReleaseBuffer(ins->buffer);
 	ins->buffer = InvalidBuffer;
+	UNDO_CRASH_POINT("inserted");
 }
 
 void

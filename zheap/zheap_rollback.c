@@ -23,6 +23,7 @@
 #include "storage/smgr.h"
 #include "utils/rel.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/zheap_walk.h"
 
 /* records taken back under one lock and in one delta (B3) */
@@ -359,6 +360,7 @@ rollback_batch(Relation rel, Buffer buffer, const UndoHorizons *hz)
 	/* aborted changes were visible to no snapshot: no conflict */
 	undo_reader_close(&reader);
 	zheap_delta_finish(delta, InvalidFxid);
+	UNDO_CRASH_POINT("page-rolled-back");
 	pfree(rb);
 	pfree(delta);
 	return !done;
