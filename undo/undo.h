@@ -123,7 +123,6 @@ typedef struct UndoInsertion
 	Oid			dboid;
 	RelFileLocator locator;		/* of the table: foreground rollback finds it by this */
 	char		persistence;
-	bool		is_redo;
 	/* set by undo_insertion_add() */
 	int			nrecs;
 	UndoInsertRec rec[UNDO_MAX_INSERTION];
@@ -153,9 +152,6 @@ extern void undo_register(UndoInsertion *ins, uint8 block_id);
 extern void undo_set_lsn(UndoInsertion *ins, XLogRecPtr lsn);
 extern void undo_log_alone(UndoInsertion *ins);
 extern void undo_release(UndoInsertion *ins);
-
-/* Instead of undo_insert .. undo_release, outside a critical section. */
-extern void undo_cancel(UndoInsertion *ins);
 
 /*
  * Byte offset on its undo page of record i: main data of the client's WAL

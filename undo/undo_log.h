@@ -164,14 +164,6 @@ extern void undo_log_redo(XLogReaderState *record);
 /* H, or what takes its place for temporary relations */
 extern Fxid undo_log_horizon(char persistence);
 
-/* ----------------------------------------------------------------
- *	undo_xact.c, for the others of undo/
- * ----------------------------------------------------------------
- */
-
-
-/* true while the current (sub)transaction's abort callback is running */
-extern bool undo_in_abort_callback(void);
 
 /* ----------------------------------------------------------------
  *	undo_apply.c

@@ -120,11 +120,6 @@ static char current_persistence;
 void
 undo_worker_define_settings(void)
 {
-	static bool done = false;
-
-	if (done)
-		return;
-	done = true;
 	DefineCustomIntVariable("zheap.discard_naptime",
 							"Time between two passes over the undo logs.",
 							"When there is nothing to do the time grows to two seconds.",

@@ -106,12 +106,6 @@ which_log(char persistence)
 }
 
 bool
-undo_in_abort_callback(void)
-{
-	return in_abort_callback;
-}
-
-bool
 undo_top_is_aborting(void)
 {
 	return top_is_aborting;
@@ -231,7 +225,6 @@ undo_insertion_init(UndoInsertion *ins, Relation rel)
 	ins->locator = RelationLocator(rel);
 	ins->dboid = RelLocatorDb(ins->locator);
 	ins->persistence = rel->rd_rel->relpersistence;
-	ins->is_redo = false;
 	ins->nrecs = 0;
 	ins->buffer = InvalidBuffer;
 }
@@ -586,14 +579,6 @@ undo_release(UndoInsertion *ins)
 	UnlockReleaseBuffer(ins->buffer);
 	ins->buffer = InvalidBuffer;
 	UNDO_CRASH_POINT("inserted");
-}
-
-void
-undo_cancel(UndoInsertion *ins)
-{
-	if (BufferIsValid(ins->buffer))
-		UnlockReleaseBuffer(ins->buffer);
-	ins->buffer = InvalidBuffer;
 }
 
 /* ----------------------------------------------------------------

@@ -127,10 +127,7 @@ check_line_pointers(const ZPageDelta *delta)
 	{
 		ItemId		lp = PageGetItemId(page, off);
 
-		if (ItemIdIsNormal(lp) &&
-			(lp->lp_len < ZHEAP_HEADER_SIZE ||
-			 lp->lp_off < ((PageHeader) page)->pd_upper ||
-			 lp->lp_off + lp->lp_len > ((PageHeader) page)->pd_special))
+		if (ItemIdIsNormal(lp) && !zheap_item_is_in_page(page, lp))
 			ereport(ERROR,
 					(errcode(ERRCODE_DATA_CORRUPTED),
 					 errmsg("corrupted line pointer in zheap relation \"%s\", block %u, offset %u",

@@ -152,6 +152,16 @@ typedef struct ZTupleHeader
 #define ZHeaderSetReused(h, r) \
 	((h)->flags2 = ((h)->flags2 & ~ZH_REUSED_MASK) | (r))
 
+/* does a NORMAL line pointer name a place in the page's tuple area */
+static inline bool
+zheap_item_is_in_page(Page page, ItemId lp)
+{
+	PageHeader	header = (PageHeader) page;
+
+	return lp->lp_len >= ZHEAP_HEADER_SIZE && lp->lp_off >= header->pd_upper &&
+		lp->lp_off + lp->lp_len <= header->pd_special;
+}
+
 extern void zheap_header_get(const char *tuple, ZTupleHeader *header);
 extern void zheap_header_put(char *tuple, const ZTupleHeader *header);
 

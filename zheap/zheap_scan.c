@@ -392,8 +392,7 @@ copy_whole_page(ZScanDesc scan, Page page)
 
 		if (!ItemIdIsNormal(lp))
 			continue;
-		if (lp->lp_len < ZHEAP_HEADER_SIZE || lp->lp_off < ph->pd_upper ||
-			lp->lp_off + lp->lp_len > ph->pd_special)
+		if (!zheap_item_is_in_page(page, lp))
 			zheap_row_is_corrupt(scan->base.rs_rd, scan->block, off,
 								 "a tuple within its page");
 		tuple = (char *) page + ItemIdGetOffset(lp);
