@@ -55,14 +55,9 @@ OBJS = \
 	zheap_inspect.o \
 	zheap_am.o
 
-# sql/NAME.sql and specs/NAME.spec; tools/check refuses a file not listed here
-REGRESS = insert update_inplace update_moving delete visibility rollback \
-	savepoints row_locks indexes toast types vacuum copy temp_unlogged \
-	system_columns undo_store inspect
-ISOLATION = ww_conflict old_snapshots epq lock_matrix lock_update lock_move \
-	move_locks fk_locks skip_locked epq_triggers savepoint_release slot_exhaustion \
-	rollback_visibility deadlock attack_a1 attack_a4 attack_a8 attack_a9 \
-	attack_a10 attack_a11
+# sql/NAME.sql and specs/NAME.spec, in alphabetical order
+REGRESS := $(sort $(basename $(notdir $(wildcard sql/*.sql))))
+ISOLATION := $(sort $(basename $(notdir $(wildcard specs/*.spec))))
 REGRESS_OPTS = --load-extension=zheap_am
 ISOLATION_OPTS = --load-extension=zheap_am
 TAP_TESTS := $(if $(wildcard t/*.pl),1)
