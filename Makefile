@@ -53,6 +53,8 @@ OBJS = \
 	zheap/zheap_vacuum.o \
 	zheap/zheap_xlog.o \
 	zheap_inspect.o \
+	zheap_check_page.o \
+	zheap_check.o \
 	zheap_am.o
 
 # sql/NAME.sql and specs/NAME.spec, in alphabetical order

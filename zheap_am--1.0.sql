@@ -41,13 +41,13 @@ LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
 COMMENT ON FUNCTION zheap_undo_records(regclass, bigint, integer) IS
   'undo records of a transaction slot of a page, newest first';
 
-CREATE FUNCTION zheap_check(rel regclass,
-  OUT block bigint, OUT lp smallint, OUT problem text)
+CREATE FUNCTION zheap_check(rel regclass, indexes boolean DEFAULT true,
+  OUT block bigint, OUT "offset" smallint, OUT what text, OUT expected text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME'
-LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
-COMMENT ON FUNCTION zheap_check(regclass) IS
-  'what is wrong with the pages of a zheap table; no row: nothing was found';
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION zheap_check(regclass, boolean) IS
+  'what is wrong with a zheap table, its undo, visibility map and indexes; no row: nothing was found';
 
 -- looking at undo
 
@@ -87,7 +87,7 @@ COMMENT ON FUNCTION zheap_horizons() IS
 REVOKE EXECUTE ON FUNCTION zheap_page_items(regclass, bigint) FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION zheap_page_slots(regclass, bigint) FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION zheap_undo_records(regclass, bigint, integer) FROM PUBLIC;
-REVOKE EXECUTE ON FUNCTION zheap_check(regclass) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION zheap_check(regclass, boolean) FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION pg_zheap_undo_logs() FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION pg_zheap_undo_size() FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION pg_zheap_undo_file_size() FROM PUBLIC;
@@ -95,7 +95,7 @@ REVOKE EXECUTE ON FUNCTION pg_zheap_undo_file_size() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zheap_page_items(regclass, bigint) TO pg_monitor;
 GRANT EXECUTE ON FUNCTION zheap_page_slots(regclass, bigint) TO pg_monitor;
 GRANT EXECUTE ON FUNCTION zheap_undo_records(regclass, bigint, integer) TO pg_monitor;
-GRANT EXECUTE ON FUNCTION zheap_check(regclass) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION zheap_check(regclass, boolean) TO pg_monitor;
 GRANT EXECUTE ON FUNCTION pg_zheap_undo_logs() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION pg_zheap_undo_size() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION pg_zheap_undo_file_size() TO pg_monitor;

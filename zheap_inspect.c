@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_inspect.c
- *	  SQL functions to look at pages, xact slots, undo records and logs, and
- *	  zheap_check(), which verifies invariants.
+ *	  SQL functions to look at pages, xact slots, undo records and logs.
  *
  * Pages are copied under the share lock and looked at afterwards.  Nothing is
  * changed, not even hints.
@@ -12,8 +11,6 @@
 #include "postgres.h"
 
 #include "access/relation.h"
-#include "access/table.h"
-#include "access/xact.h"
 #include "commands/defrem.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -23,17 +20,16 @@
 #include "storage/smgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/xid8.h"
 
 #include "undo/undo_log.h"
 #include "zheap/zheap.h"
+#include "zheap_inspect.h"
 
 PG_FUNCTION_INFO_V1(zheap_page_items);
 PG_FUNCTION_INFO_V1(zheap_page_slots);
 PG_FUNCTION_INFO_V1(zheap_undo_records);
-PG_FUNCTION_INFO_V1(zheap_check);
 PG_FUNCTION_INFO_V1(pg_zheap_undo_logs);
 PG_FUNCTION_INFO_V1(pg_zheap_undo_size);
 PG_FUNCTION_INFO_V1(pg_zheap_undo_file_size);
@@ -79,19 +75,18 @@ urp_to_text(UndoRecPtr urp)
 #define FxidGetDatum(f) \
 	FullTransactionIdGetDatum(FullTransactionIdFromU64(f))
 
-static void
-put_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+void
+zheap_inspect_put_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* open a table of ours; ERROR for any other relation */
-static Relation
-open_zheap(Oid relid)
+Relation
+zheap_inspect_open(Oid relid, LOCKMODE lockmode)
 {
-	Relation	rel = relation_open(relid, AccessShareLock);
+	Relation	rel = relation_open(relid, lockmode);
 
 	undo_require_preloaded();
 	if (!RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind) ||
@@ -109,10 +104,10 @@ open_zheap(Oid relid)
 
 /*
  * Copy a block.  Returns false if the page is new; ERROR if it is beyond the
- * end or, with check, isn't a zheap page.
+ * end or isn't a zheap page.
  */
 static bool
-copy_block(Relation rel, int64 block, bool check, char *copy)
+copy_block(Relation rel, int64 block, char *copy)
 {
 	Buffer		buffer;
 
@@ -127,8 +122,7 @@ copy_block(Relation rel, int64 block, bool check, char *copy)
 	UnlockReleaseBuffer(buffer);
 	if (PageIsNew((Page) copy))
 		return false;
-	if (check)
-		zheap_page_check(rel, (BlockNumber) block, (Page) copy);
+	zheap_page_check(rel, (BlockNumber) block, (Page) copy);
 	return true;
 }
 
@@ -188,12 +182,12 @@ pointer_state(ItemId lp)
 Datum
 zheap_page_items(PG_FUNCTION_ARGS)
 {
-	Relation	rel = open_zheap(PG_GETARG_OID(0));
+	Relation	rel = zheap_inspect_open(PG_GETARG_OID(0), AccessShareLock);
 	PGAlignedBlock copy;
 	Page		page = (Page) copy.data;
 
 	InitMaterializedSRF(fcinfo, 0);
-	if (copy_block(rel, PG_GETARG_INT64(1), true, copy.data))
+	if (copy_block(rel, PG_GETARG_INT64(1), copy.data))
 	{
 		OffsetNumber max = PageGetMaxOffsetNumber(page);
 
@@ -219,7 +213,7 @@ zheap_page_items(PG_FUNCTION_ARGS)
 			}
 			else
 				nulls[4] = nulls[5] = nulls[6] = true;
-			put_row(fcinfo, values, nulls);
+			zheap_inspect_put_row(fcinfo, values, nulls);
 		}
 	}
 	relation_close(rel, AccessShareLock);
@@ -248,13 +242,13 @@ status_name(Fxid fxid, const UndoHorizons *hz)
 Datum
 zheap_page_slots(PG_FUNCTION_ARGS)
 {
-	Relation	rel = open_zheap(PG_GETARG_OID(0));
+	Relation	rel = zheap_inspect_open(PG_GETARG_OID(0), AccessShareLock);
 	UndoHorizons hz = undo_horizons();
 	PGAlignedBlock copy;
 	Page		page = (Page) copy.data;
 
 	InitMaterializedSRF(fcinfo, 0);
-	if (copy_block(rel, PG_GETARG_INT64(1), true, copy.data))
+	if (copy_block(rel, PG_GETARG_INT64(1), copy.data))
 	{
 		for (int id = 1; id <= ZPageGetOpaque(page)->nslots; id++)
 		{
@@ -277,7 +271,7 @@ zheap_page_slots(PG_FUNCTION_ARGS)
 				values[4] = CStringGetTextDatum(status_name(ZXactSlotFxid(slot),
 															&hz));
 			}
-			put_row(fcinfo, values, nulls);
+			zheap_inspect_put_row(fcinfo, values, nulls);
 		}
 	}
 	relation_close(rel, AccessShareLock);
@@ -329,7 +323,7 @@ undo_kind_name(uint8 kind)
 Datum
 zheap_undo_records(PG_FUNCTION_ARGS)
 {
-	Relation	rel = open_zheap(PG_GETARG_OID(0));
+	Relation	rel = zheap_inspect_open(PG_GETARG_OID(0), AccessShareLock);
 	int64		block = PG_GETARG_INT64(1);
 	int32		id = PG_GETARG_INT32(2);
 	PGAlignedBlock copy;
@@ -341,7 +335,7 @@ zheap_undo_records(PG_FUNCTION_ARGS)
 	Fxid		writer = InvalidFxid;
 
 	InitMaterializedSRF(fcinfo, 0);
-	if (copy_block(rel, block, true, copy.data))
+	if (copy_block(rel, block, copy.data))
 	{
 		if (id < 1 || id > ZPageGetOpaque(page)->nslots)
 			ereport(ERROR,
@@ -378,7 +372,7 @@ zheap_undo_records(PG_FUNCTION_ARGS)
 		values[6] = FxidGetDatum(undo->prev_fxid);
 		nulls[6] = !start || undo->prev_fxid == InvalidFxid;
 		values[7] = Int32GetDatum(SizeOfUndoRecordHeader + rec->payload_len);
-		put_row(fcinfo, values, nulls);
+		zheap_inspect_put_row(fcinfo, values, nulls);
 
 		if (start)
 		{
@@ -389,165 +383,6 @@ zheap_undo_records(PG_FUNCTION_ARGS)
 		urp = undo->chain;
 	}
 	undo_reader_close(&reader);
-	relation_close(rel, AccessShareLock);
-	return (Datum) 0;
-}
-
-/* ----------------------------------------------------------------
- *	check
- * ----------------------------------------------------------------
- */
-
-typedef struct Check
-{
-	FunctionCallInfo fcinfo;
-	Relation	rel;
-	Fxid		next_fxid;		/* every owner is before it */
-	BlockNumber block;
-	Page		page;
-	Datum	   *values;			/* workspace for one row */
-	bool	   *isnull;
-	MemoryContext context;		/* reset per page */
-} Check;
-
-/* off = 0: about the page */
-static void
-check_complain(Check *check, OffsetNumber off, const char *problem)
-{
-	Datum		values[3];
-	bool		nulls[3] = {false};
-
-	values[0] = Int64GetDatum((int64) check->block);
-	values[1] = Int16GetDatum(off);
-	nulls[1] = off == InvalidOffsetNumber;
-	values[2] = CStringGetTextDatum(problem);
-	put_row(check->fcinfo, values, nulls);
-}
-
-static void
-check_xact_slots(Check *check)
-{
-	int			n = ZPageGetOpaque(check->page)->nslots;
-
-	for (int id = 1; id <= n; id++)
-	{
-		ZXactSlot	slot = ZPageGetXactSlot(check->page, id);
-
-		if (ZXactSlotIsFree(slot))
-			continue;
-		if (ZXactSlotFxid(slot) >= check->next_fxid)
-			check_complain(check, InvalidOffsetNumber,
-						   psprintf("xact slot %d belongs to transaction " UINT64_FORMAT ", which is not assigned yet",
-									id, ZXactSlotFxid(slot)));
-		if (!UndoRecPtrIsValid(slot->urp))
-			check_complain(check, InvalidOffsetNumber,
-						   psprintf("xact slot %d has an owner but no undo record",
-									id));
-		for (int other = id + 1; other <= n; other++)
-		{
-			if (ZXactSlotFxid(ZPageGetXactSlot(check->page, other)) ==
-				ZXactSlotFxid(slot))
-				check_complain(check, InvalidOffsetNumber,
-							   psprintf("M10: xact slots %d and %d have the same owner",
-										id, other));
-		}
-	}
-}
-
-/* can the row be read as a row of the table */
-static void
-check_row(Check *check, OffsetNumber off)
-{
-	TupleDesc	desc = RelationGetDescr(check->rel);
-	ItemId		lp = PageGetItemId(check->page, off);
-	char	   *tuple = (char *) PageGetItem(check->page, lp);
-	uint16		len = zheap_tuple_true_len(tuple, ItemIdGetLength(lp));
-	ZTupleHeader header;
-	MemoryContext old = CurrentMemoryContext;
-
-	zheap_header_get(tuple, &header);
-	if (ZHeaderNatts(&header) > desc->natts)
-	{
-		check_complain(check, off,
-					   psprintf("row has %d columns, the table %d",
-								ZHeaderNatts(&header), desc->natts));
-		return;
-	}
-	PG_TRY();
-	{
-		/* a copy: the reader counts on what lies behind the row */
-		char	   *copy = palloc0(MAXALIGN(len) + MAXIMUM_ALIGNOF);
-
-		memcpy(copy, tuple, len);
-		zheap_deform_tuple(desc, copy, len, check->values, check->isnull);
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(old);
-		error = CopyErrorData();
-		if (error->sqlerrcode != ERRCODE_DATA_CORRUPTED)
-			PG_RE_THROW();
-		FlushErrorState();
-		check_complain(check, off, error->message);
-	}
-	PG_END_TRY();
-}
-
-static void
-check_page(Check *check)
-{
-	char	   *problem = zheap_page_problem(check->page);
-	OffsetNumber max;
-
-	if (problem != NULL)
-	{
-		/* nothing on the page can be relied on */
-		check_complain(check, InvalidOffsetNumber, problem);
-		return;
-	}
-	check_xact_slots(check);
-	max = PageGetMaxOffsetNumber(check->page);
-	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
-	{
-		if (ItemIdIsNormal(PageGetItemId(check->page, off)))
-			check_row(check, off);
-	}
-}
-
-Datum
-zheap_check(PG_FUNCTION_ARGS)
-{
-	Relation	rel = open_zheap(PG_GETARG_OID(0));
-	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
-	PGAlignedBlock copy;
-	Check		check;
-	MemoryContext old;
-
-	InitMaterializedSRF(fcinfo, 0);
-	check.fcinfo = fcinfo;
-	check.rel = rel;
-	check.page = (Page) copy.data;
-	check.values = palloc(RelationGetNumberOfAttributes(rel) * sizeof(Datum) + 1);
-	check.isnull = palloc(RelationGetNumberOfAttributes(rel) * sizeof(bool) + 1);
-	check.context = AllocSetContextCreate(CurrentMemoryContext, "zheap_check",
-										  ALLOCSET_DEFAULT_SIZES);
-
-	old = MemoryContextSwitchTo(check.context);
-	for (check.block = 0; check.block < nblocks; check.block++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (copy_block(rel, check.block, false, copy.data))
-		{
-			/* after the copy: who owns a slot there has its xid already */
-			check.next_fxid = U64FromFullTransactionId(ReadNextFullTransactionId());
-			check_page(&check);
-		}
-		MemoryContextReset(check.context);
-	}
-	MemoryContextSwitchTo(old);
-	MemoryContextDelete(check.context);
 	relation_close(rel, AccessShareLock);
 	return (Datum) 0;
 }
@@ -702,7 +537,7 @@ put_log(FunctionCallInfo fcinfo, char persistence, UndoLogNumber log)
 	values[6] = Int64GetDatum((int64) pg_atomic_read_u32(&shared->used_blocks));
 	values[7] = Int64GetDatum((int64) (retained_pages(persistence, log) * BLCKSZ));
 	values[8] = Int64GetDatum((int64) pg_atomic_read_u64(&shared->bytes_written));
-	put_row(fcinfo, values, nulls);
+	zheap_inspect_put_row(fcinfo, values, nulls);
 }
 
 Datum

@@ -30,31 +30,6 @@ CREATE TABLE plain AS SELECT g AS a FROM generate_series(1, 10) g;
 });
 my $data = $node->data_dir;
 
-sub overwrite
-{
-	my ($file, $at, $bytes) = @_;
-	open(my $fh, '+<:raw', $file) or die "$file: $!";
-	seek $fh, $at, 0;
-	print $fh $bytes;
-	close $fh;
-}
-
-sub content
-{
-	my ($file) = @_;
-	open(my $fh, '<:raw', $file) or die "$file: $!";
-	local $/;
-	return scalar <$fh>;
-}
-
-sub put
-{
-	my ($file, $bytes) = @_;
-	open(my $fh, '>:raw', $file) or die "$file: $!";
-	print $fh $bytes;
-	close $fh;
-}
-
 sub alive
 {
 	my ($what) = @_;
@@ -165,7 +140,7 @@ for my $what (sort keys %damage)
 
 	# what the buffer manager refuses to read zheap_check can't look at
 	my (undef, $found, $refused) = $node->psql('postgres',
-		qq{SELECT string_agg(problem, '; ') FROM (SELECT * FROM zheap_check('$t') LIMIT 3) c});
+		qq{SELECT string_agg(what, '; ') FROM (SELECT * FROM zheap_check('$t') LIMIT 3) c});
 	$found .= $refused;
 	for my $sql ("SELECT count(*), sum(c), max(t) FROM $t", "UPDATE $t SET c = c + 1", "UPDATE $t SET t = t || 'longer'",
 		"SELECT * FROM $t WHERE k BETWEEN 150 AND 350 FOR UPDATE",

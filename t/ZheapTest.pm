@@ -11,7 +11,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(zheap_node set_conf kill_server start_after_kill session ask
-  send_sql finish_session check_tables tables_digest undo_quiet log_is_clean);
+  send_sql finish_session check_tables tables_digest undo_quiet log_is_clean
+  overwrite content put);
 
 # A node that preloads the library; options as for init(), conf => text.
 sub zheap_node
@@ -203,6 +204,32 @@ sub log_is_clean
 	} split /\n/, slurp_file($node->logfile);
 	return is(join("\n", @bad[ 0 .. ($#bad > 9 ? 9 : $#bad) ]),
 		'', 'log of ' . $node->name);
+}
+
+# Files of a stopped server.
+sub overwrite
+{
+	my ($file, $at, $bytes) = @_;
+	open(my $fh, '+<:raw', $file) or die "$file: $!";
+	seek $fh, $at, 0;
+	print $fh $bytes;
+	close $fh;
+}
+
+sub content
+{
+	my ($file) = @_;
+	open(my $fh, '<:raw', $file) or die "$file: $!";
+	local $/;
+	return scalar <$fh>;
+}
+
+sub put
+{
+	my ($file, $bytes) = @_;
+	open(my $fh, '>:raw', $file) or die "$file: $!";
+	print $fh $bytes;
+	close $fh;
 }
 
 1;
