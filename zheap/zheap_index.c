@@ -434,7 +434,14 @@ zheap_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);
 		page = BufferGetPage(buffer);
 		if (has_row_pointer(rel, block, page, off) &&
-			ItemIdIsNormal(PageGetItemId(page, off)))
+			ZItemIdIsSpilled(PageGetItemId(page, off)))
+		{
+			/* dead to snapshots that are younger than who spilled it */
+			if (ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL)
+				conflict = Max(conflict, ZXactSlotFxid(ZPageGetSpill(page)));
+		}
+		else if (has_row_pointer(rel, block, page, off) &&
+				 ItemIdIsNormal(PageGetItemId(page, off)))
 		{
 			ZTop		top;
 

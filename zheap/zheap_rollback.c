@@ -10,16 +10,18 @@
  *
  * Runs in abort callbacks, in writers and in background workers; the relcache
  * entry may be a hand-made one, without name, catalog rows or indexes.  It
- * writes no undo, touches neither FSM nor visibility map, and changes the
- * page by deltas (zheap_delta.c): an error leaves the page as it was before
+ * writes no undo, doesn't touch the visibility map, and changes the page by
+ * deltas (zheap_delta.c): an error leaves the page as it was before
  * the batch.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
+#include "storage/freespace.h"
 #include "storage/smgr.h"
 #include "utils/rel.h"
 
@@ -401,6 +403,7 @@ zheap_rollback_page(Relation rel, BlockNumber block)
 {
 	SMgrRelation smgr = RelationGetSmgr(rel);
 	bool		more = true;
+	Size		room = 0;
 
 	if (!smgrexists(smgr, MAIN_FORKNUM) ||
 		block >= smgrnblocks(smgr, MAIN_FORKNUM))
@@ -415,10 +418,20 @@ zheap_rollback_page(Relation rel, BlockNumber block)
 		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 		page = BufferGetPage(buffer);
 		more = zheap_page_is_valid(page) && rollback_batch(rel, buffer, &hz);
+		room = zheap_page_is_valid(page) ? zheap_page_insert_room(page) : 0;
 		UnlockReleaseBuffer(buffer);
 
 		/* in an abort callback interrupts are held off */
 		if (more && InterruptHoldoffCount == 0)
 			CHECK_FOR_INTERRUPTS();
+	}
+
+	/* an abort extends no file, so the map's turn comes later (W20) */
+	if (!IsTransactionState())
+		zheap_freed_by_abort(rel, block, room);
+	else if (room >= BLCKSZ / 8)
+	{
+		RecordPageWithFreeSpace(rel, block, room);
+		FreeSpaceMapVacuumRange(rel, block, block + 1);
 	}
 }

@@ -134,6 +134,13 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	undo_release(&ins);
 	zheap_vm_release(&vm);
 	pfree(payload);
+
+	/* room for others, once this has committed */
+	if (ZHeaderIsEnded(header))
+		zheap_freed_note(w->rel, w->block, w->page,
+						 ItemIdGetLength(PageGetItemId(w->page, w->off)));
+	else if (tuple != NULL && len < w->image_len)
+		zheap_freed_note(w->rel, w->block, w->page, w->image_len - len);
 }
 
 /* a lock without xact slot: the tag is held, say so in the header */

@@ -135,7 +135,8 @@ get_varint(Cursor *c)
 static void
 assert_encodable(const ZUndo *u)
 {
-	Assert(u->kind >= ZUNDO_INSERT_OPEN && u->kind <= ZUNDO_LOCK);
+	Assert(u->kind >= ZUNDO_INSERT_OPEN && u->kind <= ZUNDO_SPILL);
+	Assert(u->kind != ZUNDO_SPILL || (u->flags & ZUNDO_TENURE_START));
 	Assert(u->offset != InvalidOffsetNumber);
 	Assert(ZUndoIsChange(u) || (u->flags & ZUNDO_OLD_MASK) == 0);
 	Assert((u->flags & ZUNDO_OLD_MASK) != ZUNDO_OLD_MASK);
@@ -184,6 +185,9 @@ zheap_undo_payload_size(const ZUndo *u)
 			break;
 		case ZUNDO_LOCK:
 			size += 2;
+			break;
+		case ZUNDO_SPILL:
+			size += sizeof(uint16) + u->entrieslen;
 			break;
 		default:
 			break;
@@ -252,6 +256,10 @@ zheap_undo_encode(const ZUndo *u, char *buf)
 		case ZUNDO_LOCK:
 			*p++ = (char) u->lockmode;
 			*p++ = u->replaced ? 1 : 0;
+			break;
+		case ZUNDO_SPILL:
+			p = put_bytes(p, &u->nentries, sizeof(uint16));
+			p = put_bytes(p, u->entries, u->entrieslen);
 			break;
 		default:
 			break;
@@ -332,10 +340,66 @@ decode_insert_set(Cursor *c, ZUndo *u)
 		get_bytes(c, &u->tid, SizeOfTid);
 }
 
+char *
+zheap_undo_put_entry(char *p, const ZSpillEntry *entry)
+{
+	p = put_bytes(p, &entry->off, sizeof(uint16));
+	p = put_bytes(p, &entry->fxid, sizeof(Fxid));
+	p = put_bytes(p, &entry->urp, sizeof(UndoRecPtr));
+	p = put_bytes(p, &entry->len, sizeof(uint16));
+	return put_bytes(p, entry->tuple, entry->len);
+}
+
+static const char *
+get_entry(const char *p, ZSpillEntry *entry)
+{
+	memcpy(&entry->off, p, sizeof(uint16));
+	memcpy(&entry->fxid, p + 2, sizeof(Fxid));
+	memcpy(&entry->urp, p + 10, sizeof(UndoRecPtr));
+	memcpy(&entry->len, p + 18, sizeof(uint16));
+	entry->tuple = p + SizeOfSpillEntry;
+	return entry->tuple + entry->len;
+}
+
+bool
+zheap_undo_next_entry(const ZUndo *u, const char **p, ZSpillEntry *entry)
+{
+	Assert(u->kind == ZUNDO_SPILL);
+	if (*p >= u->entries + u->entrieslen)
+		return false;
+	*p = get_entry(*p, entry);
+	return true;
+}
+
+static void
+decode_spill(Cursor *c, ZUndo *u)
+{
+	if ((u->flags & ZUNDO_TENURE_START) == 0)
+		undo_is_malformed(c->rec, "a spill record names no writer of the one before");
+	get_bytes(c, &u->nentries, sizeof(uint16));
+	u->entries = c->p;
+	for (int i = 0; i < u->nentries; i++)
+	{
+		ZSpillEntry entry;
+
+		if (c->end - c->p < SizeOfSpillEntry)
+			undo_is_malformed(c->rec, "the payload ends in a spilled row");
+		(void) get_entry(c->p, &entry);
+		if (entry.len < ZHEAP_HEADER_SIZE ||
+			c->end - entry.tuple < entry.len)
+			undo_is_malformed(c->rec, "length of a spilled row out of bounds");
+		if (entry.off == InvalidOffsetNumber ||
+			entry.off > MaxHeapTuplesPerPage ||
+			entry.fxid == InvalidFxid || !UndoRecPtrIsValid(entry.urp))
+			undo_is_malformed(c->rec, "offset or writer of a spilled row out of bounds");
+		c->p = entry.tuple + entry.len;
+	}
+	u->entrieslen = c->p - u->entries;
+}
+
 /*
  * Decode a record.  Pointers in *u go into rec->data.  ERROR (data
- * corrupted) if it is malformed; ERROR (feature not supported) for spill
- * records, which nobody writes so far.
+ * corrupted) if it is malformed.
  */
 void
 zheap_undo_decode(const UndoRecord *rec, ZUndo *u)
@@ -354,11 +418,7 @@ zheap_undo_decode(const UndoRecord *rec, ZUndo *u)
 	c.p = rec->payload;
 	c.end = rec->payload + rec->payload_len;
 
-	if (u->kind == ZUNDO_SPILL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("spilled rows are not supported by access method zheap yet")));
-	if (u->kind < ZUNDO_INSERT_OPEN || u->kind > ZUNDO_LOCK)
+	if (u->kind < ZUNDO_INSERT_OPEN || u->kind > ZUNDO_SPILL)
 		undo_is_malformed(rec, "no such kind");
 	if (u->offset == InvalidOffsetNumber || u->offset > MaxHeapTuplesPerPage)
 		undo_is_malformed(rec, "offset out of bounds");
@@ -387,6 +447,9 @@ zheap_undo_decode(const UndoRecord *rec, ZUndo *u)
 			u->replaced = get_byte(&c) != 0;
 			if (u->lockmode > LockTupleExclusive)
 				undo_is_malformed(rec, "no such lock mode");
+			break;
+		case ZUNDO_SPILL:
+			decode_spill(&c, u);
 			break;
 		default:
 			break;

@@ -22,6 +22,12 @@
  *	LOCK:			mode u8, replaced u8 (it replaced a LOCK_ONLY)
  *	SPILL:			nentries u16, then {offset u16, fxid u64, urp u64, len u16, bytes}
  *
+ * SPILL records form a chain of their own, headed by the page's spill field.
+ * Each is a TENURE_START: prev_fxid is the writer of the record at chain (0 =
+ * it is the oldest).  An entry is the row as it was, header included; fxid is
+ * the committed writer that ended it, urp a record of his on the page at or
+ * below which, in his tenure, the one that ended it is found.
+ *
  * An old version is named by value, never by xact slot id:
  *	OLD_ALLVISIBLE	its writer was visible to all: no link
  *	OLD_IN_CHAIN	it belongs to this xact slot: look on along chain
@@ -84,7 +90,22 @@ typedef struct ZUndo
 	OffsetNumber last[ZUNDO_MAX_RANGES];
 	uint8		lockmode;		/* LockTupleMode */
 	bool		replaced;
+	uint16		nentries;		/* SPILL */
+	uint16		entrieslen;
+	const char *entries;
 } ZUndo;
+
+/* an entry of a SPILL record */
+typedef struct ZSpillEntry
+{
+	OffsetNumber off;
+	Fxid		fxid;
+	UndoRecPtr	urp;
+	uint16		len;			/* true length */
+	const char *tuple;			/* without SLACK; not aligned */
+} ZSpillEntry;
+
+#define SizeOfSpillEntry		20	/* without the tuple */
 
 #define ZUndoIsInsert(u) \
 	((u)->kind == ZUNDO_INSERT_OPEN || (u)->kind == ZUNDO_INSERT_SET)
@@ -98,6 +119,15 @@ extern uint16 zheap_undo_encode(const ZUndo *u, char *buf);
 
 /* ERROR (data corrupted) if malformed; pointers go into rec->data */
 extern void zheap_undo_decode(const UndoRecord *rec, ZUndo *u);
+
+/* append an entry at p; returns the byte behind it */
+extern char *zheap_undo_put_entry(char *p, const ZSpillEntry *entry);
+/*
+ * The entry at *p, which starts as u->entries and is moved on; false at the
+ * end.  Decoding has checked them all.
+ */
+extern bool zheap_undo_next_entry(const ZUndo *u, const char **p,
+								  ZSpillEntry *entry);
 
 /* does the record cover offset o (LOCK and SPILL never do) */
 extern bool zheap_undo_covers(const ZUndo *u, OffsetNumber o);

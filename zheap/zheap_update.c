@@ -49,8 +49,10 @@ typedef struct UpdatePlan
 	bool		events_known;
 	bool		events_pending;
 	/* what was tried */
-	bool		pruned;
-	bool		no_room;		/* not even after pruning */
+	bool		reclaimed;		/* for the row in place */
+	bool		no_room;		/* not even after that */
+	bool		reclaimed_move; /* for the row as a new one on its page */
+	int			reclaim_options;
 	bool		move;			/* the outcome */
 	/* a move's new version */
 	bool		same_page;
@@ -292,20 +294,32 @@ update_make_body(ZRowWrite *w, UpdatePlan *plan, bool move)
 }
 
 /*
- * A row that grows leaves the page what inserts leave it: room for the xact
- * slots that make writers of other rows independent.
+ * Free bytes that the new row needs in place.  A row that grows leaves the
+ * page what inserts leave it: room for the xact slots that make writers of
+ * other rows independent.
  */
-static bool
-update_fits_in_place(ZRowWrite *w, UpdatePlan *plan)
+static Size
+update_need(ZRowWrite *w, UpdatePlan *plan)
 {
 	Size		need = zheap_page_replace_need(w->page, w->off, plan->bodylen);
 	int			nslots = ZPageGetOpaque(w->page)->nslots;
 
-	if (need == 0)
-		return true;
-	if (nslots < ZHEAP_XACT_SLOT_RESERVE)
+	if (need > 0 && nslots < ZHEAP_XACT_SLOT_RESERVE)
 		need += (ZHEAP_XACT_SLOT_RESERVE - nslots) * sizeof(ZXactSlotData);
-	return need <= zheap_page_total_free(w->page);
+	return need;
+}
+
+/*
+ * Prune and spill the row's page for bytes that are missing.  False: that
+ * changed nothing.  The row must be taken again in any case.
+ */
+static bool
+update_reclaim(ZRowWrite *w, UpdatePlan *plan, Size missing)
+{
+	/* spilling writes undo, which may wait: no undo pin may be kept (W19) */
+	undo_reader_close(&w->cx.reader);
+	return zheap_page_reclaim(plan->rel, w->buffer, &w->cx.hz, missing,
+							  plan->reclaim_options);
 }
 
 /*
@@ -368,18 +382,31 @@ update_find_home(ZRowWrite *w, UpdatePlan *plan)
 {
 	Buffer		buffer;
 	bool		append;
+	Size		room;
 
 	plan->same_page = false;
 	if (BufferIsValid(w->newbuf))
 		return update_prepare_new_page(w, plan);
 
-	if (zheap_page_insert_room(w->page) >= plan->bodylen)
+	room = zheap_page_insert_room(w->page);
+	if (room >= plan->bodylen)
 	{
 		plan->new_off = zheap_page_free_offset(w->page, &append);
 		if (OffsetNumberIsValid(plan->new_off))
 		{
 			plan->same_page = true;
 			return true;
+		}
+	}
+	else if (!plan->reclaimed_move &&
+			 (room > 0 ||
+			  PageGetMaxOffsetNumber(w->page) < MaxHeapTuplesPerPage))
+	{
+		plan->reclaimed_move = true;
+		if (update_reclaim(w, plan, plan->bodylen - room))
+		{
+			zheap_row_unlock(w);
+			return false;
 		}
 	}
 
@@ -433,18 +460,17 @@ update_take(ZRowWrite *w, UpdatePlan *plan)
 						return result;
 					continue;
 				}
-				if (update_fits_in_place(w, plan))
+				if (update_need(w, plan) <= zheap_page_total_free(w->page))
 				{
 					plan->move = false;
 					return TM_Ok;
 				}
-				if (!plan->pruned)
+				if (!plan->reclaimed)
 				{
-					ZPruneResult pruned;
-
-					plan->pruned = true;
-					zheap_prune_page(plan->rel, w->buffer, &w->cx.hz, false,
-									 &pruned);
+					plan->reclaimed = true;
+					plan->no_room = !update_reclaim(w, plan,
+													update_need(w, plan) -
+													zheap_page_total_free(w->page));
 				}
 				else
 					plan->no_room = true;
@@ -671,6 +697,8 @@ update_write_move(ZRowWrite *w, UpdatePlan *plan, ItemPointer newtid)
 
 	undo_release(&m->ins);
 	zheap_vm_release(&m->vm);
+	zheap_freed_note(w->rel, w->block, w->page,
+					 ItemIdGetLength(PageGetItemId(w->page, w->off)));
 	ItemPointerSet(newtid, m->newblock, plan->new_off);
 	pfree((char *) m->ins.rec[0].payload);
 	pfree((char *) m->ins.rec[1].payload);
@@ -700,6 +728,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	plan.slot = slot;
 	plan.all_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_ALL);
 	plan.key_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_KEY);
+	plan.reclaim_options = zheap_reclaim_options(rel);
 	update_form_early(&plan);
 
 	/* find and wait */

@@ -13,8 +13,7 @@
  * locked.  Undo pages are locked one at a time inside undo_fetch().
  *
  * What may be thrown: corruption found on the way, serialization failures
- * (check_serializable), and "not supported" for spilled rows and for
- * historic snapshots.
+ * (check_serializable), and "not supported" for historic snapshots.
  *
  *-------------------------------------------------------------------------
  */
@@ -260,6 +259,19 @@ kind_of_ended(const ZTupleHeader *hdr)
 }
 
 /*
+ * What writers below this have spilled is dead for an MVCC snapshot: see
+ * zheap_spill.c.  0 if nothing is spilled on the page.
+ */
+static Fxid
+spill_floor(Snapshot snapshot, Page page)
+{
+	if (likely((ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) == 0) ||
+		!TransactionIdIsNormal(snapshot->xmin))
+		return InvalidFxid;
+	return undo_fxid_from_xid(snapshot->xmin);
+}
+
+/*
  * The walk arrived at the version to be judged visible: fill *v and tell
  * whether it is a row.
  */
@@ -316,6 +328,8 @@ zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
 	version_clear(v);
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
 					v->data, &v->len);
+	if (type == SNAPSHOT_MVCC)
+		walk.floor = spill_floor(snapshot, page);
 	state = zheap_walk_start(&walk, page);
 
 	while (state == ZWALK_OWNED)
@@ -421,8 +435,10 @@ zheap_page_all_visible_to(ZReadContext *cx, Buffer buffer, Page page)
 	int			id;
 
 	if (cx->snapshot == NULL ||
-		cx->snapshot->snapshot_type != SNAPSHOT_MVCC ||
-		(opaque->flags & ZPAGE_HAS_SPILL))
+		cx->snapshot->snapshot_type != SNAPSHOT_MVCC)
+		return false;
+	if ((opaque->flags & ZPAGE_HAS_SPILL) &&
+		ZXactSlotFxid(ZPageGetSpill(page)) >= spill_floor(cx->snapshot, page))
 		return false;
 
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz,
@@ -648,6 +664,15 @@ zheap_row_is_dead_to_all(ZReadContext *cx, Buffer buffer, Page page,
 	lp = PageGetItemId(page, off);
 	if (ItemIdIsDead(lp))
 		return true;
+	if (ZItemIdIsSpilled(lp) &&
+		(ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL))
+	{
+		Fxid		p = ZXactSlotFxid(ZPageGetSpill(page));
+
+		return p < cx->hz.u ||
+			GlobalVisCheckRemovableFullXid(cx->rel,
+										   FullTransactionIdFromU64(p));
+	}
 	if (!ItemIdIsNormal(lp))
 		return false;
 
