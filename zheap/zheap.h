@@ -341,6 +341,10 @@ extern bool zheap_page_reclaim(Relation rel, Buffer buffer,
 							   const UndoHorizons *hz, Size missing,
 							   int options);
 
+/* what inserts can have of a page, for the free space map; page locked */
+extern Size zheap_page_reclaimable_room(Relation rel, Buffer buffer,
+										const UndoHorizons *hz);
+
 /* ZPRUNE_NO_INDEXES if the table surely has none; no page locked */
 extern int	zheap_reclaim_options(Relation rel);
 

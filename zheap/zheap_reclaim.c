@@ -172,6 +172,29 @@ survey_page(Survey *s, int options)
 	}
 }
 
+/*
+ * Room for inserts on a page, with what a writer who wants it can make of it
+ * by now.  For the free space map: an estimate from above, never counting
+ * what doesn't help because there is no line pointer.
+ */
+Size
+zheap_page_reclaimable_room(Relation rel, Buffer buffer,
+							const UndoHorizons *hz)
+{
+	Page		page = BufferGetPage(buffer);
+	Size		room = zheap_page_insert_room(page);
+	Survey		s = {0};
+
+	if (room == 0 && PageGetMaxOffsetNumber(page) >= MaxHeapTuplesPerPage)
+		return 0;
+	s.rel = rel;
+	s.buffer = buffer;
+	s.page = page;
+	s.hz = hz;
+	survey_page(&s, 0);
+	return Min(room + s.prune_gain + s.spill_gain, BLCKSZ - 1);
+}
+
 /* ----------------------------------------------------------------
  *	who ended a row
  * ----------------------------------------------------------------

@@ -212,7 +212,7 @@ vacuum_page(Vacuum *vac, BlockNumber block)
 	if (result.all_visible && result.ndead == 0)
 		set_all_visible(vac, buffer, block);
 
-	room = zheap_page_insert_room(page);
+	room = zheap_page_reclaimable_room(vac->rel, buffer, &hz);
 	UnlockReleaseBuffer(buffer);
 	RecordPageWithFreeSpace(vac->rel, block, room);
 }
@@ -270,7 +270,7 @@ free_line_pointers(Vacuum *vac, int first)
 	if (!page_is_empty(page, &hz))
 		vac->nonempty = Max(vac->nonempty, block + 1);
 
-	room = zheap_page_insert_room(page);
+	room = zheap_page_reclaimable_room(vac->rel, buffer, &hz);
 	UnlockReleaseBuffer(buffer);
 	RecordPageWithFreeSpace(vac->rel, block, room);
 	return i;
