@@ -15,6 +15,7 @@
 
 #include "zheap/zheap.h"
 #include "zheap/zheap_lock.h"
+#include "zheap/zheap_xlog.h"
 #include "zheap/zheap_xlog_change.h"
 
 /*
@@ -32,6 +33,7 @@ zheap_row_describe(ZRowWrite *w, uint8 kind, bool key, ZUndo *u,
 	ItemPointerSetInvalid(&u->tid);
 	u->kind = kind;
 	u->offset = w->off;
+	u->writer = w->fxid;
 	u->cid = w->cid;
 	zheap_undo_describe_old(&w->cx, w->page, w->block, w->off, &w->choice,
 							&w->header, u);
@@ -57,8 +59,10 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	ZVmClear	vm;
 	ZOwnChange	own;
 	ZRowChange	row;
-	xl_zheap_change xlrec;
-	xl_zheap_middle middle;
+	ZTupleHeader present;
+	ZChangeHead head;
+	char		packed[ZCHANGE_MAX_HEAD];
+	uint16		packed_len;
 
 	Assert(w->locked && w->choice.id != 0);
 	Assert((info == XLOG_ZHEAP_UPDATE) == (tuple != NULL));
@@ -84,15 +88,25 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	row.len = len;
 	row.prune_xid = XidFromFxid(w->fxid);
 
-	xlrec.undo_offset = undo_insertion_offset(&ins, 0);
-	xlrec.offset = w->off;
-	xlrec.xact_slot = own.xact_slot;
-	xlrec.tenure = own.tenure;
-	xlrec.flags = vm.nblocks > 0 ? ZCHANGE_CLEARED_VM : 0;
-	zheap_header_put(xlrec.header, header);
-	middle.prefix = u->prefix;
-	middle.oldmid = u->oldmid;
-	middle.newmid = u->newmid;
+	/* SLACK is the page's affair (zheap_change_apply_row) */
+	zheap_header_get((char *) PageGetItem(w->page,
+										  PageGetItemId(w->page, w->off)),
+					 &present);
+	head.flags = vm.nblocks > 0 ? ZCHANGE_CLEARED_VM : 0;
+	if (((present.natts_flags1 ^ header->natts_flags1) & ~ZH_SLACK) == 0)
+		head.flags |= ZCHANGE_SAME_NATTS;
+	if (header->slot != own.xact_slot)
+		head.flags |= ZCHANGE_OTHER_SLOT;
+	head.tenure = own.tenure;
+	head.xact_slot = own.xact_slot;
+	head.offset = w->off;
+	head.undo_offset = undo_insertion_offset(&ins, 0);
+	head.conflict = zheap_conflict_pack(w->fxid, w->choice.conflict);
+	head.header = *header;
+	head.prefix = u->prefix;
+	head.oldmid = u->oldmid;
+	head.newmid = u->newmid;
+	packed_len = zheap_change_pack(packed, info, &head);
 
 	START_CRIT_SECTION();
 
@@ -111,13 +125,11 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 		XLogRecPtr	lsn;
 
 		XLogBeginInsert();
-		XLogRegisterData((char *) &xlrec, SizeOfZHeapChange);
-		if (tuple != NULL)
-			XLogRegisterData((char *) &middle, sizeof(middle));
+		XLogRegisterData(packed, packed_len);
 		XLogRegisterBuffer(0, w->buffer, REGBUF_STANDARD);
-		if (tuple != NULL && middle.newmid > 0)
+		if (tuple != NULL && head.newmid > 0)
 			XLogRegisterBufData(0, (char *) tuple + ZHEAP_HEADER_SIZE +
-								middle.prefix, middle.newmid);
+								head.prefix, head.newmid);
 		undo_register(&ins, 1);
 		zheap_vm_register(&vm, 2);
 		lsn = XLogInsert(ZHEAP_RMGR_ID, info);
@@ -186,6 +198,7 @@ zheap_row_write_lock(ZRowWrite *w)
 	ItemPointerSetInvalid(&u.tid);
 	u.kind = ZUNDO_LOCK;
 	u.offset = w->off;
+	u.writer = w->fxid;
 	u.cid = w->cid;
 	u.lockmode = (uint8) w->mode;
 	zheap_undo_describe_tenure(&w->cx, w->page, w->block, &w->choice, &u);

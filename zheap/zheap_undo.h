@@ -5,16 +5,18 @@
  *	  history (rule M4).
  *
  * Record header (undo_page.h): kind, flags, offset, block, chain = the xact
- * slot's urp before this record.  Payload, nothing aligned:
+ * slot's urp before this record.  Payload, nothing aligned, "packed" as in
+ * undo_pack.h:
  *
- *	cid varint
- *	TENURE_START:	prev_fxid u64 (0 = the xact slot was FREE)
+ *	cid packed
+ *	TENURE_START:	prev_fxid, packed difference from the writer; nothing if
+ *					the xact slot was FREE (then chain is invalid)
  *	BASE:			base fxid u64, base urp u64	(the foreign tenure below the
  *					family's tenures; 0, 0 = none)
  *	UPDATE, DELETE, MOVE:	old header, 5 bytes (as after the takeover pass and
  *					after normalising dead locks);
  *					OLD_LINK: link fxid u64, link urp u64
- *	UPDATE:			prefix u16, old middle length u16, new middle length u16,
+ *	UPDATE:			prefix, old middle length, new middle length, packed;
  *					old middle bytes (behind the 5 byte header, true lengths)
  *	MOVE:			new TID, 6 bytes
  *	INSERT_SET:		nranges u8, {first u16, last u16} each; flag byte
@@ -65,7 +67,7 @@ typedef struct ZUndo
 	uint8		flags;
 	OffsetNumber offset;
 	UndoRecPtr	chain;
-	Fxid		writer;			/* decoded records only */
+	Fxid		writer;
 	CommandId	cid;
 	Fxid		prev_fxid;
 	Fxid		base_fxid;
