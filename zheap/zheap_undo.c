@@ -110,6 +110,23 @@ has_prev_fxid(const ZUndo *u)
 		UndoRecPtrIsValid(u->chain);
 }
 
+/* an open delete's rows were visible to all, and nothing is below it */
+static inline bool
+is_open_delete(const ZUndo *u)
+{
+	return u->kind == ZUNDO_DELETE &&
+		(u->flags & (ZUNDO_OPEN | ZUNDO_TENURE_START | ZUNDO_FAMILY |
+					 ZUNDO_OLD_MASK)) ==
+		(ZUNDO_OPEN | ZUNDO_TENURE_START | ZUNDO_OLD_ALLVISIBLE) &&
+		!UndoRecPtrIsValid(u->chain);
+}
+
+static inline bool
+has_old_header(const ZUndo *u)
+{
+	return ZUndoIsChange(u) && (u->flags & ZUNDO_OPEN) == 0;
+}
+
 /* Kind and flags must go together; a writer that breaks this is our bug. */
 static void
 assert_encodable(const ZUndo *u)
@@ -120,6 +137,7 @@ assert_encodable(const ZUndo *u)
 	Assert((u->flags & ZUNDO_OLD_MASK) != ZUNDO_OLD_MASK);
 	Assert((u->flags & ZUNDO_FAMILY) == 0 || (u->flags & ZUNDO_TENURE_START));
 	Assert((u->flags & ZUNDO_FAMILY) == 0 || u->prev_fxid != InvalidFxid);
+	Assert((u->flags & ZUNDO_OPEN) == 0 || is_open_delete(u));
 	Assert((u->flags & ZUNDO_TENURE_START) == 0 ||
 		   (u->prev_fxid == InvalidFxid) == !UndoRecPtrIsValid(u->chain));
 	Assert(!has_prev_fxid(u) || u->writer != InvalidFxid);
@@ -141,7 +159,7 @@ zheap_undo_payload_size(const ZUndo *u)
 		size += undo_packed_size(undo_zigzag(u->writer, u->prev_fxid));
 	if (u->flags & ZUNDO_BASE)
 		size += SizeOfLink;
-	if (ZUndoIsChange(u))
+	if (has_old_header(u))
 	{
 		size += ZHEAP_HEADER_SIZE;
 		if ((u->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_LINK)
@@ -196,7 +214,7 @@ zheap_undo_encode(const ZUndo *u, char *buf)
 		p = put_bytes(p, &u->base_fxid, sizeof(Fxid));
 		p = put_bytes(p, &u->base_urp, sizeof(UndoRecPtr));
 	}
-	if (ZUndoIsChange(u))
+	if (has_old_header(u))
 	{
 		zheap_header_put(p, &u->oldhdr);
 		p += ZHEAP_HEADER_SIZE;
@@ -274,7 +292,9 @@ decode_common(Cursor *c, ZUndo *u)
 		get_bytes(c, &u->base_fxid, sizeof(Fxid));
 		get_bytes(c, &u->base_urp, sizeof(UndoRecPtr));
 	}
-	if (ZUndoIsChange(u))
+	if ((u->flags & ZUNDO_OPEN) && !is_open_delete(u))
+		undo_is_malformed(c->rec, "an open change that can't be one");
+	if (has_old_header(u))
 	{
 		if ((Size) (c->end - c->p) < ZHEAP_HEADER_SIZE)
 			undo_is_malformed(c->rec, "the payload ends in the old header");
@@ -325,7 +345,7 @@ zheap_undo_decode(const UndoRecord *rec, ZUndo *u)
 {
 	Cursor		c;
 
-	memset(u, 0, sizeof(ZUndo));
+	memset(u, 0, offsetof(ZUndo, first));
 	u->kind = rec->kind;
 	u->flags = rec->flags;
 	u->offset = rec->offset;
@@ -390,7 +410,7 @@ zheap_undo_decode(const UndoRecord *rec, ZUndo *u)
  * covers whatever was appended later by others, too.
  */
 bool
-zheap_undo_covers(const ZUndo *u, OffsetNumber o)
+zheap_undo_covers(const ZUndo *u, OffsetNumber o, const ZTupleHeader *header)
 {
 	int			i;
 
@@ -405,13 +425,31 @@ zheap_undo_covers(const ZUndo *u, OffsetNumber o)
 					return true;
 			}
 			return false;
-		case ZUNDO_UPDATE:
 		case ZUNDO_DELETE:
+			if (u->flags & ZUNDO_OPEN)
+				return (header->flags2 & ZH_END_MASK) == ZH_DELETED;
+			return o == u->offset;
+		case ZUNDO_UPDATE:
 		case ZUNDO_MOVE:
 			return o == u->offset;
 		default:
 			return false;
 	}
+}
+
+void
+zheap_undo_old_header(const ZUndo *u, const ZTupleHeader *now,
+					  ZTupleHeader *old)
+{
+	Assert(ZUndoIsChange(u));
+	if (has_old_header(u))
+	{
+		*old = u->oldhdr;
+		return;
+	}
+	*old = *now;
+	old->slot = 0;
+	old->flags2 &= ~(ZH_END_MASK | ZH_REUSED_MASK | ZH_INPLACE | ZH_LOCK_BITS);
 }
 
 /*
@@ -454,9 +492,11 @@ zheap_undo_diff(ZUndo *u, const char *oldtuple, uint16 oldlen,
 void
 zheap_undo_step_back(const ZUndo *u, char *image, uint16 *len)
 {
-	ZTupleHeader header = u->oldhdr;
+	ZTupleHeader header;
+	ZTupleHeader now;
 
-	Assert(ZUndoIsChange(u));
+	zheap_header_get(image, &now);
+	zheap_undo_old_header(u, &now, &header);
 
 	if (u->kind == ZUNDO_UPDATE)
 	{

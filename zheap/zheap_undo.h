@@ -14,7 +14,7 @@
  *	BASE:			base fxid u64, base urp u64	(the foreign tenure below the
  *					family's tenures; 0, 0 = none)
  *	UPDATE, DELETE, MOVE:	old header, 5 bytes (as after the takeover pass and
- *					after normalising dead locks);
+ *					after normalising dead locks), but not if OPEN;
  *					OLD_LINK: link fxid u64, link urp u64
  *	UPDATE:			prefix, old middle length, new middle length, packed;
  *					old middle bytes (behind the 5 byte header, true lengths)
@@ -23,6 +23,14 @@
  *					(1 token, 2 old TID); token u32; old TID 6 bytes
  *	LOCK:			mode u8, replaced u8 (it replaced a LOCK_ONLY)
  *	SPILL:			nentries u16, then {offset u16, fxid u64, urp u64, len u16, bytes}
+ *
+ * An open DELETE covers every row of the xact slot that is DELETED and isn't
+ * covered by a newer record; all were visible to all before and had no locks,
+ * so the old header follows from the new one.  It is the first record of its
+ * top transaction in the xact slot, with nothing below (tenure FREE or FROZEN),
+ * lest it cover what others deleted; and those rows were deleted by the same
+ * (sub)transaction and command while it was the newest record, lest another
+ * cid be theirs.
  *
  * An old version is named by value, never by xact slot id:
  *	OLD_ALLVISIBLE	its writer was visible to all: no link
@@ -59,6 +67,8 @@
 #define ZUNDO_KEPT_KEY			0x20	/* INSERT_SET: arrived by a move that left
 										 * the key columns alone */
 
+#define ZUNDO_OPEN				0x40	/* DELETE: see above */
+
 #define ZUNDO_MAX_RANGES		16
 
 typedef struct ZUndo
@@ -81,11 +91,12 @@ typedef struct ZUndo
 	const char *oldbytes;
 	ItemPointerData tid;		/* MOVE: new TID; INSERT_SET: old TID or invalid */
 	uint32		token;			/* INSERT_SET: speculative token or 0 */
-	int			nranges;
-	OffsetNumber first[ZUNDO_MAX_RANGES];
-	OffsetNumber last[ZUNDO_MAX_RANGES];
 	uint8		lockmode;		/* LockTupleMode */
 	bool		replaced;
+	int			nranges;
+	/* last: only nranges of them mean something */
+	OffsetNumber first[ZUNDO_MAX_RANGES];
+	OffsetNumber last[ZUNDO_MAX_RANGES];
 } ZUndo;
 
 #define ZUndoIsInsert(u) \
@@ -101,8 +112,16 @@ extern uint16 zheap_undo_encode(const ZUndo *u, char *buf);
 /* ERROR (data corrupted) if malformed; pointers go into rec->data */
 extern void zheap_undo_decode(const UndoRecord *rec, ZUndo *u);
 
-/* does the record cover offset o (LOCK and SPILL never do) */
-extern bool zheap_undo_covers(const ZUndo *u, OffsetNumber o);
+/*
+ * Does the record cover offset o, whose version has this header (LOCK and SPILL
+ * never do)?
+ */
+extern bool zheap_undo_covers(const ZUndo *u, OffsetNumber o,
+							  const ZTupleHeader *header);
+
+/* the header before a change, which made it what it is now */
+extern void zheap_undo_old_header(const ZUndo *u, const ZTupleHeader *now,
+								  ZTupleHeader *old);
 
 /*
  * Diff of two rows for an UPDATE record: sets prefix, oldmid, newmid,

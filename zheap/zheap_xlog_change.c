@@ -136,7 +136,8 @@ zheap_change_pack(char *buf, uint8 info, const ZChangeHead *head)
 	*p++ = (char) (head->flags | (head->tenure << ZCHANGE_TENURE_SHIFT));
 	*p++ = (char) head->xact_slot;
 	p = undo_pack(p, head->offset);
-	p = pack_u16(p, head->undo_offset);
+	if ((head->flags & ZCHANGE_NO_UNDO) == 0)
+		p = pack_u16(p, head->undo_offset);
 	if (head->tenure == ZTENURE_FROZEN)
 		p = undo_pack(p, head->conflict);
 	if (head->flags & ZCHANGE_OTHER_SLOT)
@@ -166,7 +167,8 @@ zheap_change_unpack(XLogReaderState *record, ZChangeHead *head)
 	head->tenure = (ZTenure) (flags >> ZCHANGE_TENURE_SHIFT);
 	p = unpack_u8(p, end, &head->xact_slot);
 	p = unpack_small(p, end, &head->offset);
-	p = unpack_u16(p, end, &head->undo_offset);
+	if ((flags & ZCHANGE_NO_UNDO) == 0)
+		p = unpack_u16(p, end, &head->undo_offset);
 	if (p != NULL && head->tenure == ZTENURE_FROZEN)
 		p = undo_unpack(p, end, &head->conflict);
 	head->header.slot = head->xact_slot;
@@ -315,16 +317,22 @@ change_redo_row(XLogReaderState *record, bool has_body)
 	ZRowChange	row;
 	BlockNumber block;
 	Buffer		buffer;
+	bool		has_undo;
 
 	zheap_change_unpack(record, &head);
+	has_undo = (head.flags & ZCHANGE_NO_UNDO) == 0;
 	XLogRecGetBlockTag(record, 0, NULL, NULL, &block);
 	own.xact_slot = head.xact_slot;
 	own.tenure = head.tenure;
 	own.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
-	own.urp = undo_redo_urp(record, 1, head.undo_offset);
+	own.urp = InvalidUndoRecPtr;
 
 	zheap_conflict_redo(record, zheap_conflict_unpack(own.fxid, head.conflict));
-	undo_redo_insert(record, 1, head.undo_offset, &block);
+	if (has_undo)
+	{
+		own.urp = undo_redo_urp(record, 1, head.undo_offset);
+		undo_redo_insert(record, 1, head.undo_offset, &block);
+	}
 
 	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
 	{
@@ -342,7 +350,8 @@ change_redo_row(XLogReaderState *record, bool has_body)
 			row.len = change_redo_body(record, page, &head,
 									   &row.header, block, tuple.data);
 		}
-		zheap_change_apply_own(page, &own);
+		if (has_undo)
+			zheap_change_apply_own(page, &own);
 		if (!zheap_change_apply_row(page, &row))
 			change_redo_failed(block, head.offset);
 		PageSetLSN(page, record->EndRecPtr);
@@ -352,7 +361,7 @@ change_redo_row(XLogReaderState *record, bool has_body)
 		UnlockReleaseBuffer(buffer);
 
 	if (head.flags & ZCHANGE_CLEARED_VM)
-		zheap_vm_redo(record, 2, &block, 1);
+		zheap_vm_redo(record, has_undo ? 2 : 1, &block, 1);
 }
 
 /* the page of the new version, if it is another one; left locked */

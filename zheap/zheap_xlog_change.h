@@ -7,13 +7,13 @@
  *
  *	UPDATE, DELETE, LOCK
  *				main data: flags u8, tenure in it; xact slot u8; offset, packed;
- *				byte offset of the record on the undo page u16;
+ *				byte offset of the record on the undo page u16, unless NO_UNDO;
  *				tenure FROZEN: zheap_conflict_pack(), packed;
  *				the row's header after the change: slot u8 if OTHER_SLOT,
  *				natts_flags1 u16 unless SAME_NATTS, flags2 packed;
  *				UPDATE: prefix, old and new length of the middle, packed
  *				block 0: table page; UPDATE: new middle bytes
- *				block 1: undo page (data: see undo_register())
+ *				block 1: undo page, unless NO_UNDO (data: see undo_register())
  *				next:	 visibility map page, if CLEARED_VM
  *	MOVE		main data: flags u8; tenures u8, the new one's in the upper
  *				half; both xact slots u8; both offsets, packed; byte offset of
@@ -41,6 +41,7 @@
 #define ZCHANGE_CLEARED_VM		0x01
 #define ZCHANGE_SAME_NATTS		0x02	/* natts_flags1 is the present row's */
 #define ZCHANGE_OTHER_SLOT		0x04	/* header's xact slot isn't the writer's */
+#define ZCHANGE_NO_UNDO			0x08	/* an open record covers it */
 #define ZCHANGE_TENURE_SHIFT	5		/* ZTenure in the bits from here on */
 
 /* main data of UPDATE, DELETE and LOCK, unpacked */
