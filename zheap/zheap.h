@@ -113,7 +113,9 @@ typedef enum ZTenure
 	ZTENURE_CONTINUE,			/* mine already, exactly this xid */
 	ZTENURE_FREE,				/* was FREE */
 	ZTENURE_FAMILY,				/* another xid of my top transaction */
-	ZTENURE_FOREIGN				/* committed foreign owner */
+	ZTENURE_FOREIGN,			/* committed foreign owner */
+	ZTENURE_FROZEN				/* the same, visible to all: its tuples are
+								 * frozen (rule M9), then as FREE */
 } ZTenure;
 
 typedef struct ZXactSlotChoice
@@ -122,6 +124,7 @@ typedef struct ZXactSlotChoice
 	ZTenure		tenure;
 	Fxid		prev_fxid;		/* owner before (FAMILY, FOREIGN) */
 	UndoRecPtr	prev_urp;		/* urp before: the new record's chain */
+	Fxid		conflict;		/* FROZEN: conflict horizon to be logged, or 0 */
 } ZXactSlotChoice;
 
 typedef enum ZReserveResult
@@ -135,7 +138,7 @@ typedef enum ZReserveResult
 
 /*
  * Choose the xact slot for a change by fxid (mine), rule M6 steps 2-8.
- * Exclusive lock held.  May freeze and grow the page (own WAL records), never
+ * Exclusive lock held.  May grow the page (own WAL record), never freezes or
  * takes over: that is part of the change itself.  prefer: xact slot id of the
  * row to be changed, or 0.
  */
@@ -146,13 +149,13 @@ extern ZReserveResult zheap_xact_slot_reserve(Relation rel, Buffer buffer,
 											  Fxid *wait_for);
 
 /*
- * Part of every change's apply, in do and redo: the takeover pass over the
- * page's tuples, then slot = {fxid, urp}.  Deterministic.
+ * Part of every change's apply, in do and redo: the takeover or freezing pass
+ * over the page's tuples, then slot = {fxid, urp}.  Deterministic.
  */
 extern void zheap_xact_slot_own(Page page, uint8 id, ZTenure tenure,
 								Fxid fxid, UndoRecPtr urp);
 
-/* what the takeover pass will make of a header (before the change) */
+/* what that pass will make of a header (before the change) that isn't ended */
 extern void zheap_xact_slot_flag_header(ZTupleHeader *header, uint8 id,
 										ZTenure tenure);
 

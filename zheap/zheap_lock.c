@@ -876,8 +876,8 @@ row_look(ZRowWrite *w, TM_Result *result)
 }
 
 /*
- * Choose the xact slot.  That may freeze or grow the page, so the header is
- * read again.
+ * Choose the xact slot.  That may grow the page, so the header is read again;
+ * it is shown as it is going to be if the xact slot is frozen for us.
  */
 static RowStep
 row_reserve(ZRowWrite *w, Fxid *wait_for)
@@ -904,6 +904,9 @@ row_reserve(ZRowWrite *w, Fxid *wait_for)
 	Assert(ItemIdIsNormal(lp));
 	zheap_header_get((char *) w->page + ItemIdGetOffset(lp), &w->header);
 	row_normalise(w);
+	if (w->choice.tenure == ZTENURE_FROZEN)
+		zheap_xact_slot_flag_header(&w->header, w->choice.id,
+									w->choice.tenure);
 	return ROW_TAKEN;
 }
 

@@ -71,10 +71,10 @@ rollback_insert(Rollback *rb, uint8 id)
 		char	   *tuple = normal_tuple(rb->page, off);
 		ZTupleHeader hdr;
 
-		if (tuple == NULL || !zheap_undo_covers(&rb->walk.undo, off))
+		if (tuple == NULL)
 			continue;
 		zheap_header_get(tuple, &hdr);
-		if (hdr.slot == id && (hdr.flags2 & ZH_LOCK_ONLY) == 0)
+		if (zheap_undo_covers(&rb->walk.undo, off, &hdr) && hdr.slot == id && (hdr.flags2 & ZH_LOCK_ONLY) == 0)
 			zheap_page_set_dead(rb->page, off);
 	}
 }
@@ -194,6 +194,31 @@ restore_lock_bits(ZTupleHeader *hdr, const ZTupleHeader *cur)
 	hdr->flags2 = (hdr->flags2 & ~ZH_LOCK_BITS) | bits;
 }
 
+/* an open delete: every row that is still deleted through the xact slot */
+static void
+rollback_open_delete(Rollback *rb, uint8 id)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(rb->page);
+	OffsetNumber off;
+
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		char	   *tuple = normal_tuple(rb->page, off);
+		ZTupleHeader cur;
+		ZTupleHeader hdr;
+
+		if (tuple == NULL)
+			continue;
+		zheap_header_get(tuple, &cur);
+		if (cur.slot != id || (cur.flags2 & ZH_LOCK_ONLY) ||
+			!zheap_undo_covers(&rb->walk.undo, off, &cur))
+			continue;
+		zheap_undo_old_header(&rb->walk.undo, &cur, &hdr);
+		restore_lock_bits(&hdr, &cur);
+		zheap_header_put(tuple, &hdr);
+	}
+}
+
 /* M11.2: an update, delete or move */
 static void
 rollback_change(Rollback *rb, uint8 id)
@@ -294,6 +319,8 @@ rollback_xact_slot(Rollback *rb, uint8 id)
 
 		if (ZUndoIsInsert(r))
 			rollback_insert(rb, id);
+		else if (r->flags & ZUNDO_OPEN)
+			rollback_open_delete(rb, id);
 		else if (ZUndoIsChange(r))
 			rollback_change(rb, id);
 		else

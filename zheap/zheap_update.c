@@ -28,6 +28,7 @@
 
 #include "zheap/zheap.h"
 #include "zheap/zheap_lock.h"
+#include "zheap/zheap_xlog.h"
 #include "zheap/zheap_xlog_change.h"
 
 /* an update in flight, next to its ZRowWrite */
@@ -543,7 +544,9 @@ typedef struct UpdateMove
 	ZVmClear	vm;
 	ZOwnChange	own[2];
 	ZRowChange	old;
-	xl_zheap_move xlrec;
+	ZMoveHead	head;
+	char		packed[ZMOVE_MAX_HEAD];
+	uint16		packed_len;
 } UpdateMove;
 
 /*
@@ -571,6 +574,7 @@ update_move_prepare(UpdateMove *m, UpdatePlan *plan)
 	memset(&u[1], 0, sizeof(ZUndo));
 	u[1].kind = ZUNDO_INSERT_SET;
 	u[1].offset = plan->new_off;
+	u[1].writer = w->fxid;
 	u[1].cid = w->cid;
 	u[1].nranges = 1;
 	u[1].first[0] = u[1].last[0] = plan->new_off;
@@ -593,16 +597,16 @@ update_move_prepare(UpdateMove *m, UpdatePlan *plan)
 	}
 
 	memset(&m->vm, 0, sizeof(ZVmClear));
-	m->xlrec.flags = 0;
+	m->head.flags = 0;
 	if (PageIsAllVisible(w->page))
 	{
 		zheap_vm_add(&m->vm, w->block, w->vmbuffer);
-		m->xlrec.flags |= ZMOVE_CLEARED_VM_OLD;
+		m->head.flags |= ZMOVE_CLEARED_VM_OLD;
 	}
 	if (!plan->same_page && PageIsAllVisible(m->newpage))
 	{
 		zheap_vm_add(&m->vm, m->newblock, w->newvm);
-		m->xlrec.flags |= ZMOVE_CLEARED_VM_NEW;
+		m->head.flags |= ZMOVE_CLEARED_VM_NEW;
 	}
 	zheap_vm_lock(&m->vm);
 	undo_prepare(&m->ins);
@@ -618,7 +622,7 @@ update_move_log(UpdateMove *m, UpdatePlan *plan)
 	XLogRecPtr	lsn;
 
 	XLogBeginInsert();
-	XLogRegisterData((char *) &m->xlrec, SizeOfZHeapMove);
+	XLogRegisterData(m->packed, m->packed_len);
 	XLogRegisterBuffer(0, w->buffer, REGBUF_STANDARD);
 	if (!plan->same_page)
 		XLogRegisterBuffer(1, m->newbuf, flags);
@@ -664,15 +668,20 @@ update_write_move(ZRowWrite *w, UpdatePlan *plan, ItemPointer newtid)
 	m->own[1].urp = m->ins.rec[1].urp;
 	for (int i = 0; i < 2; i++)
 	{
-		m->xlrec.undo_offset[i] = undo_insertion_offset(&m->ins, i);
-		m->xlrec.xact_slot[i] = m->own[i].xact_slot;
-		m->xlrec.tenure[i] = m->own[i].tenure;
+		m->head.undo_offset[i] = undo_insertion_offset(&m->ins, i);
+		m->head.xact_slot[i] = m->own[i].xact_slot;
+		m->head.tenure[i] = m->own[i].tenure;
 	}
-	m->xlrec.offset[0] = w->off;
-	m->xlrec.offset[1] = plan->new_off;
-	m->xlrec.flags |= (same ? ZMOVE_SAME_PAGE : 0) |
+	m->head.offset[0] = w->off;
+	m->head.offset[1] = plan->new_off;
+	m->head.flags |= (same ? ZMOVE_SAME_PAGE : 0) |
 		(m->init ? ZMOVE_INIT_PAGE : 0);
-	zheap_header_put(m->xlrec.header, &m->old.header);
+	m->head.conflict =
+		zheap_conflict_pack(w->fxid,
+							Max(w->choice.conflict,
+								same ? InvalidFxid : plan->new_choice.conflict));
+	m->head.flags2 = m->old.header.flags2;
+	m->packed_len = zheap_move_pack(m->packed, &m->head);
 
 	START_CRIT_SECTION();
 	if (m->init)

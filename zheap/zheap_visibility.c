@@ -788,6 +788,7 @@ zheap_undo_describe_tenure(ZReadContext *cx, Page page, BlockNumber block,
 			}
 			break;
 		case ZTENURE_FREE:
+		case ZTENURE_FROZEN:
 			u->flags |= ZUNDO_TENURE_START;
 			u->chain = InvalidUndoRecPtr;
 			break;
@@ -834,6 +835,7 @@ zheap_undo_describe_old(ZReadContext *cx, Page page, BlockNumber block,
 		u->flags |= ZUNDO_OLD_ALLVISIBLE;
 		return;
 	}
+	Assert(!(hdr->slot == choice->id && choice->tenure == ZTENURE_FROZEN));
 	if (hdr->slot == choice->id)
 	{
 		u->flags |= ZUNDO_OLD_IN_CHAIN;

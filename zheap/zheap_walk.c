@@ -253,7 +253,7 @@ zheap_walk_find(ZWalk *walk, bool held)
 			return ZFIND_GONE;
 		zheap_memo_note(persistence, walk->u, r);
 
-		if (zheap_undo_covers(r, walk->off))
+		if (zheap_undo_covers(r, walk->off, &walk->hdr))
 			return ZFIND_FOUND;
 
 		/* BASE also stands at the start of a family tenure: exact there too */
@@ -286,6 +286,7 @@ zheap_walk_step_back(ZWalk *walk)
 {
 	const ZUndo *r = &walk->undo;
 	uint8		old = r->flags & ZUNDO_OLD_MASK;
+	ZTupleHeader now;
 
 	if (ZUndoIsInsert(r))
 	{
@@ -297,7 +298,8 @@ zheap_walk_step_back(ZWalk *walk)
 
 	if (walk->image != NULL)
 		zheap_undo_step_back(r, walk->image, walk->len);
-	walk->hdr = r->oldhdr;
+	now = walk->hdr;
+	zheap_undo_old_header(r, &now, &walk->hdr);
 	if (ZHeaderIsEnded(&walk->hdr))
 		walk_is_corrupt(walk, "a row that had not ended before it was changed");
 
