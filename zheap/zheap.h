@@ -178,6 +178,8 @@ typedef struct ZVersion
 	Fxid		writer;			/* 0: visible to all */
 	CommandId	cid;			/* valid if own */
 	bool		own;			/* writer is a current xid */
+	bool		loose;			/* writer may be a later owner of the xact slot,
+								 * see ZReadContext */
 	bool		ended;			/* this version is a deletion or move */
 	uint8		kind;			/* ZUNDO_* of the record that made it; 0 unknown */
 	ItemPointerData next;		/* moved to, if kind is ZUNDO_MOVE; else invalid */
@@ -230,6 +232,20 @@ extern bool zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
  * visible version as it stands.  (Identity: owner, or 0.)
  */
 extern bool zheap_page_all_visible_to(ZReadContext *cx, Buffer buffer, Page page);
+
+/*
+ * SERIALIZABLE knows rows by TID.  A row that was updated in place has other
+ * readers than the version before it, so a version is named by its TID and a
+ * few bits of a hash of its bytes, in the upper part of the offset.  lock: a
+ * version was read; conflict_in: it is going to be replaced.  Content lock
+ * held by both; conflict_in raises serialization failures.
+ */
+extern void zheap_predicate_lock(Relation rel, Snapshot snapshot,
+								 BlockNumber block, OffsetNumber off,
+								 const ZVersion *v);
+extern void zheap_predicate_conflict_in(Relation rel, BlockNumber block,
+										OffsetNumber off, const char *tuple,
+										uint16 len);
 
 /*
  * The newest non-aborted change of a row, for writers.  Exclusive or share
@@ -391,6 +407,7 @@ extern bool zheap_dirty_memo_get(Oid relid, const ItemPointerData *tid,
 /* EvalPlanQual is running: set by a traversed tuple_lock, see R1 */
 extern bool zheap_epq_running;
 extern void zheap_register_epq_hooks(void); /* zheap_epq.c */
+extern void zheap_register_find_writer(void);
 
 extern TM_Result zheap_tuple_lock(Relation rel, ItemPointer tid,
 								  Snapshot snapshot, TupleTableSlot *slot,

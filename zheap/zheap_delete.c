@@ -11,7 +11,6 @@
 
 #include "pgstat.h"
 #include "storage/bufmgr.h"
-#include "storage/predicate.h"
 
 #include "zheap/zheap.h"
 #include "zheap/zheap_lock.h"
@@ -56,7 +55,8 @@ zheap_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
 		return result;
 	}
 
-	CheckForSerializableConflictIn(rel, &w->tid, w->block);
+	zheap_predicate_conflict_in(rel, w->block, w->off, w->image,
+								w->image_len);
 	delete_write(w, changing_part);
 	zheap_row_end(w);
 

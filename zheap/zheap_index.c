@@ -16,9 +16,9 @@
  */
 #include "postgres.h"
 
+#include "access/relation.h"
 #include "access/relscan.h"
 #include "access/xact.h"
-#include "storage/predicate.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -50,6 +50,7 @@ store_version(Relation rel, const ItemPointerData *tid, const ZVersion *v,
 {
 	zheap_slot_store(slot, RelationGetRelid(rel), tid, v->data, v->len,
 					 v->writer, v->cid);
+	zheap_slot_set_doubts(slot, v->loose, v->ended);
 }
 
 /* ----------------------------------------------------------------
@@ -116,8 +117,8 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	if (has_row_pointer(rel, block, page, off))
 	{
 		found = zheap_visible_version(&cx, fetch->buffer, page, block, off, &v);
-		if (found && IsMVCCSnapshot(snapshot))
-			PredicateLockTID(rel, tid, snapshot, XidFromFxid(v.writer));
+		if (found)
+			zheap_predicate_lock(rel, snapshot, block, off, &v);
 		if (!found && all_dead)
 			*all_dead = zheap_row_is_dead_to_all(&cx, fetch->buffer, page,
 												 block, off);
@@ -166,9 +167,8 @@ read_version(Relation rel, const ItemPointerData *tid, Snapshot snapshot,
 	if (has_row_pointer(rel, block, page, off))
 	{
 		found = zheap_visible_version(&cx, buffer, page, block, off, v);
-		if (found && IsMVCCSnapshot(snapshot))
-			PredicateLockTID(rel, unconstify(ItemPointerData *, tid), snapshot,
-							 XidFromFxid(v->writer));
+		if (found)
+			zheap_predicate_lock(rel, snapshot, block, off, v);
 		if (!found && ended && v->ended && v->len > 0)
 			found = true;
 	}
@@ -326,6 +326,46 @@ zheap_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 	if (found)
 		store_version(rel, &shown, &v, slot);
 	return found;
+}
+
+/*
+ * ZFindWriter: whose version is in the tuple slot?  As a rule it is the one
+ * that the statement sees.
+ */
+static bool
+find_writer(TupleTableSlot *slot, Fxid *writer, CommandId *cid)
+{
+	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
+	ItemPointerData tid = slot->tts_tid;
+	Relation	rel;
+	ZVersion	v;
+	bool		found;
+
+	Assert(TTS_IS_ZHEAP(slot) && zslot->len > 0);
+	if (!ActiveSnapshotSet() || !ItemPointerIsValid(&tid))
+		return false;
+	rel = try_relation_open(slot->tts_tableOid, AccessShareLock);
+	if (rel == NULL)
+		return false;
+	zheap_tid_set_tag(&tid, 0);
+	found = read_version(rel, &tid, GetActiveSnapshot(), false, &v) &&
+		v.len == zslot->len &&
+		memcmp(v.data + ZHEAP_HEADER_SIZE, zslot->buf + ZHEAP_HEADER_SIZE,
+			   v.len - ZHEAP_HEADER_SIZE) == 0;
+	relation_close(rel, AccessShareLock);
+	if (found)
+	{
+		*writer = v.writer;
+		*cid = v.cid;
+	}
+	return found;
+}
+
+/* Called from _PG_init. */
+void
+zheap_register_find_writer(void)
+{
+	zheap_find_writer_hook = find_writer;
 }
 
 bool

@@ -122,6 +122,8 @@ typedef struct ZTupleTableSlot
 	/* identity of the version; writer 0: visible to all */
 	Fxid		writer;
 	CommandId	cid;			/* if the writer is a current xid */
+	bool		loose;			/* writer may be a later owner of its xact slot */
+	bool		ended;			/* writer deleted or moved this version */
 	char	   *vdata;			/* memory of a materialized virtual row */
 } ZTupleTableSlot;
 
@@ -137,6 +139,19 @@ extern void zheap_slot_store(TupleTableSlot *slot, Oid tableoid,
 							 const ItemPointerData *tid,
 							 const char *tuple, uint16 len,
 							 Fxid writer, CommandId cid);
+
+/* right after storing: what is not to be taken literally about the writer */
+extern void zheap_slot_set_doubts(TupleTableSlot *slot, bool loose,
+								  bool ended);
+
+/*
+ * Asked when a user wants to see the writer of a version that is loose or
+ * ended: set *writer and *cid to who made it, 0 if visible to all; false if
+ * that can't be found out.  No buffer lock held.
+ */
+typedef bool (*ZFindWriter) (TupleTableSlot *slot, Fxid *writer,
+							 CommandId *cid);
+extern ZFindWriter zheap_find_writer_hook;
 
 /* after an insert: say who wrote the row whose values the tuple slot holds */
 extern void zheap_slot_set_writer(TupleTableSlot *slot, Fxid writer,

@@ -22,7 +22,6 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
-#include "storage/predicate.h"
 #include "utils/datum.h"
 #include "utils/rel.h"
 
@@ -716,7 +715,8 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 
 	if (result == TM_Ok)
 	{
-		CheckForSerializableConflictIn(rel, &w->tid, w->block);
+		zheap_predicate_conflict_in(rel, w->block, w->off, w->image,
+									w->image_len);
 
 		newtid = w->tid;
 		if (plan.move)
