@@ -124,6 +124,7 @@ typedef struct ZTupleTableSlot
 	CommandId	cid;			/* if the writer is a current xid */
 	bool		loose;			/* writer may be a later owner of its xact slot */
 	bool		ended;			/* writer deleted or moved this version */
+	bool		was_locked;		/* writer had locked the row before */
 	char	   *vdata;			/* memory of a materialized virtual row */
 } ZTupleTableSlot;
 
@@ -143,6 +144,13 @@ extern void zheap_slot_store(TupleTableSlot *slot, Oid tableoid,
 /* right after storing: what is not to be taken literally about the writer */
 extern void zheap_slot_set_doubts(TupleTableSlot *slot, bool loose,
 								  bool ended);
+
+/*
+ * After an update: its writer had locked the row before.  Shown as xmax, since
+ * INSERT .. ON CONFLICT .. RETURNING xmax is how users tell the updated rows
+ * from the inserted ones.
+ */
+extern void zheap_slot_set_was_locked(TupleTableSlot *slot);
 
 /*
  * Asked when a user wants to see the writer of a version that is loose or

@@ -73,6 +73,7 @@ tts_zheap_clear(TupleTableSlot *slot)
 	zslot->cid = FirstCommandId;
 	zslot->loose = false;
 	zslot->ended = false;
+	zslot->was_locked = false;
 }
 
 /*
@@ -193,7 +194,7 @@ tts_zheap_getsysattr(TupleTableSlot *slot, int attnum, bool *isnull)
 		case MinTransactionIdAttributeNumber:
 			return TransactionIdGetDatum(find_xmin(slot));
 		case MaxTransactionIdAttributeNumber:
-			return TransactionIdGetDatum(zslot->ended ?
+			return TransactionIdGetDatum(zslot->ended || zslot->was_locked ?
 										 XidFromFxid(zslot->writer) :
 										 InvalidTransactionId);
 		case MinCommandIdAttributeNumber:
@@ -296,6 +297,7 @@ tts_zheap_copyslot(TupleTableSlot *dstslot, TupleTableSlot *srcslot)
 		zheap_slot_store(dstslot, srcslot->tts_tableOid, &tid, data, len,
 						 zsrc->writer, zsrc->cid);
 		zheap_slot_set_doubts(dstslot, zsrc->loose, zsrc->ended);
+		((ZTupleTableSlot *) dstslot)->was_locked = zsrc->was_locked;
 		if (full != NULL)
 			pfree(full);
 		return;
@@ -408,6 +410,13 @@ zheap_slot_set_doubts(TupleTableSlot *slot, bool loose, bool ended)
 	Assert(TTS_IS_ZHEAP(slot) && zslot->len > 0);
 	zslot->loose = loose;
 	zslot->ended = ended;
+}
+
+void
+zheap_slot_set_was_locked(TupleTableSlot *slot)
+{
+	Assert(TTS_IS_ZHEAP(slot) && !TTS_EMPTY(slot));
+	((ZTupleTableSlot *) slot)->was_locked = true;
 }
 
 void

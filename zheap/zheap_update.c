@@ -689,6 +689,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	ZRowWrite  *w = palloc(sizeof(ZRowWrite));
 	UpdatePlan	plan;
 	ItemPointerData newtid;
+	bool		was_locked = zheap_tid_tag(otid) == ZTID_LOCKED;
 	TM_Result	result;
 
 	zheap_epq_running = false;
@@ -727,8 +728,12 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 
 		/* a slot of ours shall know whose version it holds (rule R4) */
 		if (TTS_IS_ZHEAP(slot))
+		{
 			zheap_slot_store(slot, RelationGetRelid(rel), &newtid,
 							 plan.tuple->data, plan.tuple->len, w->fxid, cid);
+			if (was_locked || w->lockers.own_live)
+				zheap_slot_set_was_locked(slot);
+		}
 		slot->tts_tableOid = RelationGetRelid(rel);
 		slot->tts_tid = newtid;
 		*update_indexes = plan.move;
