@@ -356,10 +356,28 @@ struct BulkInsertStateData;
  */
 #define ZHEAP_INSERT_NEW_PAGE	0x4000	/* option: extend, don't search */
 
-/* what zheap_page_insert_room() answers for a page just initialised */
+/* room of a page just initialised, if it keeps the reserve for xact slots */
 #define ZHEAP_NEW_PAGE_ROOM \
 	(BLCKSZ - SizeOfPageHeaderData - sizeof(ZPageOpaqueData) - \
 	 ZHEAP_XACT_SLOT_RESERVE * sizeof(ZXactSlotData) - sizeof(ItemIdData))
+
+/*
+ * Xact slots of a new page, by the first row put on it.  A row too big for the
+ * reserve has the page for itself: writers of it would wait for each other
+ * anyway, and only row lockers miss the xact slots (HW_LOCKED serves them).
+ */
+static inline int
+zheap_new_page_xact_slots(Size len)
+{
+	return len <= ZHEAP_NEW_PAGE_ROOM ? ZHEAP_INITIAL_XACT_SLOTS : 1;
+}
+
+/* what to tell the free space map: for it, nothing is larger than heap's rows */
+static inline Size
+zheap_fsm_room(Size room)
+{
+	return room >= ZHEAP_MAX_TUPLE_SIZE ? MaxHeapTupleSize : room;
+}
 
 extern Buffer zheap_get_page_for_tuple(Relation rel, Size len, Buffer other,
 									   int options,

@@ -19,10 +19,13 @@
 
 #include "zheap/zheap_page.h"
 
-/* largest tuple: must fit a page with the xact slot reserve, and an undo record */
+/*
+ * Largest tuple: alone on a page with one xact slot.  With its 18 or 19 bytes
+ * less of header, what fits into heap fits here, but for the last two bytes.
+ */
 #define ZHEAP_MAX_TUPLE_SIZE \
 	(BLCKSZ - SizeOfPageHeaderData - sizeof(ItemIdData) - \
-	 sizeof(ZPageOpaqueData) - ZHEAP_XACT_SLOT_RESERVE * sizeof(ZXactSlotData) - 128)
+	 sizeof(ZPageOpaqueData) - sizeof(ZXactSlotData))
 
 /* toast when longer than this */
 #define ZHEAP_TOAST_THRESHOLD	2032

@@ -57,6 +57,9 @@ typedef struct UpdatePlan
 	ZXactSlotChoice new_choice;
 } UpdatePlan;
 
+/* of an undo record's payload, so much is left for the replaced bytes */
+#define UPDATE_MAX_OLD_BYTES	(UNDO_MAX_PAYLOAD - 128)
+
 /* ----------------------------------------------------------------
  *	what changes
  * ----------------------------------------------------------------
@@ -308,6 +311,22 @@ update_fits_in_place(ZRowWrite *w, UpdatePlan *plan)
 }
 
 /*
+ * Do the bytes that an update in place replaces fit into an undo record?  They
+ * do, but for the biggest rows.
+ */
+static bool
+update_fits_undo(ZRowWrite *w, UpdatePlan *plan)
+{
+	ZUndo		u;
+
+	if (w->image_len <= UPDATE_MAX_OLD_BYTES)
+		return true;
+	memset(&u, 0, sizeof(u));
+	zheap_undo_diff(&u, w->image, w->image_len, plan->body, plan->bodylen);
+	return u.oldmid <= UPDATE_MAX_OLD_BYTES;
+}
+
+/*
  * Make sure that the other page of a move, locked along, takes the new row:
  * aborted changes rolled back, xact slot chosen, room there.  False: nothing
  * is locked any more, take the row again.
@@ -430,6 +449,12 @@ update_take(ZRowWrite *w, UpdatePlan *plan)
 					result = zheap_row_wait_for(w, wait_for);
 					if (result != TM_Ok)
 						return result;
+					continue;
+				}
+				if (!update_fits_undo(w, plan))
+				{
+					plan->no_room = true;
+					zheap_row_unlock(w);
 					continue;
 				}
 				if (update_fits_in_place(w, plan))
@@ -649,7 +674,8 @@ update_write_move(ZRowWrite *w, UpdatePlan *plan, ItemPointer newtid)
 
 	START_CRIT_SECTION();
 	if (m->init)
-		zheap_page_init(m->newpage, ZHEAP_INITIAL_XACT_SLOTS);
+		zheap_page_init(m->newpage,
+						zheap_new_page_xact_slots(plan->bodylen));
 	zheap_change_apply_own(w->page, &m->own[0]);
 	if (!zheap_change_apply_row(w->page, &m->old))
 		elog(PANIC, "row (%u,%u) can't be ended", w->block, w->off);

@@ -83,10 +83,13 @@ insert_redo(XLogReaderState *record)
 		next_block++;
 	}
 
+	change.ntuples = xlrec.ntuples;
 	if (xlrec.flags & ZINSERT_INIT_PAGE)
 	{
+		insert_parse_tuples(record, &change);
 		buffer = XLogInitBufferForRedo(record, 0);
-		zheap_page_init(BufferGetPage(buffer), ZHEAP_INITIAL_XACT_SLOTS);
+		zheap_page_init(BufferGetPage(buffer),
+						zheap_new_page_xact_slots(change.len[0]));
 		action = BLK_NEEDS_REDO;
 	}
 	else
@@ -101,7 +104,6 @@ insert_redo(XLogReaderState *record)
 		change.xact_slot = xlrec.xact_slot;
 		change.tenure = (ZTenure) xlrec.tenure;
 		change.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
-		change.ntuples = xlrec.ntuples;
 		insert_parse_tuples(record, &change);
 
 		if (!zheap_insert_apply(page, &change))
