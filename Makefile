@@ -6,6 +6,8 @@
 #   make check         builds, installs into a throw-away copy of the server,
 #                      starts throw-away clusters and runs every suite
 #   make demo          pgbench on heap and on zheap side by side
+#   make core-suites   PostgreSQL's own regression and isolation tests on zheap
+#                      (core-suites-parallel, -wal, -minimal: other settings)
 #   make check-layers  no object may use one that stands to its right in OBJS
 
 MODULE_big = zheap_am
@@ -75,7 +77,8 @@ PG_CFLAGS = -Wall -Wextra $(WERROR) -Wno-unused-parameter \
 PG_CONFIG = pg_config
 
 # These look for a server themselves and need none to start with.
-TOOLS = check demo soak
+CORE_MODES = parallel wal minimal
+TOOLS = check demo soak core-suites $(CORE_MODES:%=core-suites-%)
 .PHONY: $(TOOLS) check-layers print-tests
 tool_env = $(if $(filter file,$(origin PG_CONFIG)),,PG_CONFIG='$(PG_CONFIG)')
 
@@ -103,6 +106,12 @@ demo:
 
 soak:
 	@$(tool_env) bash tools/pgbench-soak
+
+core-suites:
+	@$(tool_env) bash tools/core-suites
+
+$(CORE_MODES:%=core-suites-%): core-suites-%:
+	@$(tool_env) MODE=$* bash tools/core-suites
 
 # for tools/check
 print-tests:

@@ -159,6 +159,7 @@ _PG_init(void)
 	undo_register_workers();
 	undo_register_createdb();
 	zheap_register_epq_hooks();
+	zheap_register_find_writer();
 }
 
 /* ----------------------------------------------------------------
@@ -238,14 +239,28 @@ zheap_fetch_toast_slice(Relation toastrel, Oid valueid, int32 attrsize,
 	(BLCKSZ - SizeOfPageHeaderData - sizeof(ZPageOpaqueData) - \
 	 ZHEAP_XACT_SLOT_RESERVE * sizeof(ZXactSlotData))
 
+/*
+ * Core takes a small table without statistics for one of ten pages.  That is
+ * too much as a rule, so fill them by heap's numbers: the plans are heap's,
+ * and the mistake is the smaller.
+ */
+#define PAGES_GUESSED		10
+
 static void
 zheap_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages,
 					double *tuples, double *allvisfrac)
 {
+	Size		overhead = ZHEAP_OVERHEAD_BYTES_PER_TUPLE;
+	Size		usable = ZHEAP_USABLE_BYTES_PER_PAGE;
+
+	if (rel->rd_rel->reltuples < 0 &&
+		RelationGetNumberOfBlocks(rel) < PAGES_GUESSED)
+	{
+		overhead = MAXALIGN(SizeofHeapTupleHeader) + sizeof(ItemIdData);
+		usable = BLCKSZ - SizeOfPageHeaderData;
+	}
 	table_block_relation_estimate_size(rel, attr_widths, pages, tuples,
-									   allvisfrac,
-									   ZHEAP_OVERHEAD_BYTES_PER_TUPLE,
-									   ZHEAP_USABLE_BYTES_PER_PAGE);
+									   allvisfrac, overhead, usable);
 }
 
 /* ----------------------------------------------------------------

@@ -181,6 +181,8 @@ typedef struct ZVersion
 	Fxid		writer;			/* 0: visible to all */
 	CommandId	cid;			/* valid if own */
 	bool		own;			/* writer is a current xid */
+	bool		loose;			/* writer may be a later owner of the xact slot,
+								 * see ZReadContext */
 	bool		ended;			/* this version is a deletion or move */
 	uint8		kind;			/* ZUNDO_* of the record that made it; 0 unknown */
 	ItemPointerData next;		/* moved to, if kind is ZUNDO_MOVE; else invalid */
@@ -233,6 +235,20 @@ extern bool zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
  * visible version as it stands.  (Identity: owner, or 0.)
  */
 extern bool zheap_page_all_visible_to(ZReadContext *cx, Buffer buffer, Page page);
+
+/*
+ * SERIALIZABLE knows rows by TID.  A row that was updated in place has other
+ * readers than the version before it, so a version is named by its TID and a
+ * few bits of a hash of its bytes, in the upper part of the offset.  lock: a
+ * version was read; conflict_in: it is going to be replaced.  Content lock
+ * held by both; conflict_in raises serialization failures.
+ */
+extern void zheap_predicate_lock(Relation rel, Snapshot snapshot,
+								 BlockNumber block, OffsetNumber off,
+								 const ZVersion *v);
+extern void zheap_predicate_conflict_in(Relation rel, BlockNumber block,
+										OffsetNumber off, const char *tuple,
+										uint16 len);
 
 /*
  * The newest non-aborted change of a row, for writers.  Exclusive or share
@@ -388,10 +404,28 @@ struct BulkInsertStateData;
  */
 #define ZHEAP_INSERT_NEW_PAGE	0x4000	/* option: extend, don't search */
 
-/* what zheap_page_insert_room() answers for a page just initialised */
+/* room of a page just initialised, if it keeps the reserve for xact slots */
 #define ZHEAP_NEW_PAGE_ROOM \
 	(BLCKSZ - SizeOfPageHeaderData - sizeof(ZPageOpaqueData) - \
 	 ZHEAP_XACT_SLOT_RESERVE * sizeof(ZXactSlotData) - sizeof(ItemIdData))
+
+/*
+ * Xact slots of a new page, by the first row put on it.  A row too big for the
+ * reserve has the page for itself: writers of it would wait for each other
+ * anyway, and only row lockers miss the xact slots (HW_LOCKED serves them).
+ */
+static inline int
+zheap_new_page_xact_slots(Size len)
+{
+	return len <= ZHEAP_NEW_PAGE_ROOM ? ZHEAP_INITIAL_XACT_SLOTS : 1;
+}
+
+/* what to tell the free space map: for it, nothing is larger than heap's rows */
+static inline Size
+zheap_fsm_room(Size room)
+{
+	return room >= ZHEAP_MAX_TUPLE_SIZE ? MaxHeapTupleSize : room;
+}
 
 extern Buffer zheap_get_page_for_tuple(Relation rel, Size len, Buffer other,
 									   int options,
@@ -439,6 +473,7 @@ extern bool zheap_dirty_memo_get(Oid relid, const ItemPointerData *tid,
 /* EvalPlanQual is running: set by a traversed tuple_lock, see R1 */
 extern bool zheap_epq_running;
 extern void zheap_register_epq_hooks(void); /* zheap_epq.c */
+extern void zheap_register_find_writer(void);
 
 extern TM_Result zheap_tuple_lock(Relation rel, ItemPointer tid,
 								  Snapshot snapshot, TupleTableSlot *slot,

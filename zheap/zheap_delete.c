@@ -12,7 +12,6 @@
 
 #include "pgstat.h"
 #include "storage/bufmgr.h"
-#include "storage/predicate.h"
 #include "utils/rel.h"
 
 #include "zheap/zheap.h"
@@ -118,7 +117,7 @@ zheap_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
 		return result;
 	}
 
-	CheckForSerializableConflictIn(rel, &w.tid, w.block);
+	zheap_predicate_conflict_in(rel, w.block, w.off, w.image, w.image_len);
 	delete_write(&w, changing_part);
 	zheap_row_end(&w);
 

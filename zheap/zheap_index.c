@@ -16,9 +16,10 @@
  */
 #include "postgres.h"
 
+#include "access/relation.h"
 #include "access/relscan.h"
 #include "access/xact.h"
-#include "storage/predicate.h"
+#include "port/pg_bitutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -50,6 +51,7 @@ store_version(Relation rel, const ItemPointerData *tid, const ZVersion *v,
 {
 	zheap_slot_store(slot, RelationGetRelid(rel), tid, v->data, v->len,
 					 v->writer, v->cid);
+	zheap_slot_set_doubts(slot, v->loose, v->ended);
 }
 
 /* ----------------------------------------------------------------
@@ -116,8 +118,8 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	if (has_row_pointer(rel, block, page, off))
 	{
 		found = zheap_visible_version(&cx, fetch->buffer, page, block, off, &v);
-		if (found && IsMVCCSnapshot(snapshot))
-			PredicateLockTID(rel, tid, snapshot, XidFromFxid(v.writer));
+		if (found)
+			zheap_predicate_lock(rel, snapshot, block, off, &v);
 		if (!found && all_dead)
 			*all_dead = zheap_row_is_dead_to_all(&cx, fetch->buffer, page,
 												 block, off);
@@ -166,9 +168,8 @@ read_version(Relation rel, const ItemPointerData *tid, Snapshot snapshot,
 	if (has_row_pointer(rel, block, page, off))
 	{
 		found = zheap_visible_version(&cx, buffer, page, block, off, v);
-		if (found && IsMVCCSnapshot(snapshot))
-			PredicateLockTID(rel, unconstify(ItemPointerData *, tid), snapshot,
-							 XidFromFxid(v->writer));
+		if (found)
+			zheap_predicate_lock(rel, snapshot, block, off, v);
 		if (!found && ended && v->ended && v->len > 0)
 			found = true;
 	}
@@ -328,6 +329,46 @@ zheap_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 	return found;
 }
 
+/*
+ * ZFindWriter: whose version is in the tuple slot?  As a rule it is the one
+ * that the statement sees.
+ */
+static bool
+find_writer(TupleTableSlot *slot, Fxid *writer, CommandId *cid)
+{
+	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
+	ItemPointerData tid = slot->tts_tid;
+	Relation	rel;
+	ZVersion	v;
+	bool		found;
+
+	Assert(TTS_IS_ZHEAP(slot) && zslot->len > 0);
+	if (!ActiveSnapshotSet() || !ItemPointerIsValid(&tid))
+		return false;
+	rel = try_relation_open(slot->tts_tableOid, AccessShareLock);
+	if (rel == NULL)
+		return false;
+	zheap_tid_set_tag(&tid, 0);
+	found = read_version(rel, &tid, GetActiveSnapshot(), false, &v) &&
+		v.len == zslot->len &&
+		memcmp(v.data + ZHEAP_HEADER_SIZE, zslot->buf + ZHEAP_HEADER_SIZE,
+			   v.len - ZHEAP_HEADER_SIZE) == 0;
+	relation_close(rel, AccessShareLock);
+	if (found)
+	{
+		*writer = v.writer;
+		*cid = v.cid;
+	}
+	return found;
+}
+
+/* Called from _PG_init. */
+void
+zheap_register_find_writer(void)
+{
+	zheap_find_writer_hook = find_writer;
+}
+
 bool
 zheap_tid_valid(TableScanDesc scan, ItemPointer tid)
 {
@@ -396,64 +437,193 @@ zheap_satisfies_snapshot(Relation rel, TupleTableSlot *slot,
  * ----------------------------------------------------------------
  */
 
+/* pages that one call of bottom-up deletion may look at */
+#define BOTTOMUP_MAX_BLOCKS		6
+
+/* up to this, numbers of promising entries are as good as each other */
+#define ALIKE					3
+
+/* entries of an index page that name rows of one table page */
+typedef struct EntryGroup
+{
+	BlockNumber block;
+	int			first;			/* in the sorted array of entries */
+	int			n;
+	int			promising;		/* so many does the index AM expect to be dead */
+} EntryGroup;
+
+static int
+compare_entries(const void *a, const void *b)
+{
+	return ItemPointerCompare(unconstify(ItemPointerData *,
+										 &((const TM_IndexDelete *) a)->tid),
+							  unconstify(ItemPointerData *,
+										 &((const TM_IndexDelete *) b)->tid));
+}
+
 /*
- * The index AM vouches for its entries, by all_dead.  What is missing is the
- * conflict horizon for standbys: the newest transaction that ended one of the
- * rows.  What has no body any more, or was ended below U, had its horizon
- * logged when that came about (rules W5, W14).
+ * Pages where most is to be expected come first.  Small differences don't
+ * count: then the lower block, which as a rule has the older versions.
+ */
+static int
+compare_groups(const void *a, const void *b)
+{
+	const EntryGroup *ga = a;
+	const EntryGroup *gb = b;
+	int			la = pg_leftmost_one_pos32(ga->promising | ALIKE);
+	int			lb = pg_leftmost_one_pos32(gb->promising | ALIKE);
+
+	if (la != lb)
+		return la > lb ? -1 : 1;
+	la = pg_leftmost_one_pos32(ga->n);
+	lb = pg_leftmost_one_pos32(gb->n);
+	if (la != lb)
+		return la > lb ? -1 : 1;
+	return ga->block < gb->block ? -1 : 1;
+}
+
+/* Sort the entries by TID and list the table pages; returns their number. */
+static int
+group_entries(TM_IndexDeleteOp *delstate, EntryGroup *groups)
+{
+	int			ngroups = 0;
+
+	qsort(delstate->deltids, delstate->ndeltids, sizeof(TM_IndexDelete),
+		  compare_entries);
+	for (int i = 0; i < delstate->ndeltids; i++)
+	{
+		TM_IndexDelete *entry = &delstate->deltids[i];
+		BlockNumber block = ItemPointerGetBlockNumber(&entry->tid);
+
+		if (ngroups == 0 || groups[ngroups - 1].block != block)
+		{
+			groups[ngroups].block = block;
+			groups[ngroups].first = i;
+			groups[ngroups].n = 0;
+			groups[ngroups].promising = 0;
+			ngroups++;
+		}
+		groups[ngroups - 1].n++;
+		if (delstate->status[entry->id].promising)
+			groups[ngroups - 1].promising++;
+	}
+	return ngroups;
+}
+
+/*
+ * One table page: find out which more of these entries are dead to everybody;
+ * returns their number, and in *freed what deleting them will free in the
+ * index (not each frees something: many may share a posting list).  *conflict
+ * rises to the newest transaction that ended one of the rows, of those the
+ * index AM vouches for too.  What has no body any more, or was ended below U,
+ * had its horizon logged when that came about (rules W5, W14).
+ */
+static int
+judge_entries(ZReadContext *cx, Buffer buffer, TM_IndexDeleteOp *delstate,
+			  const TM_IndexDelete *entries, int n, int *freed,
+			  Fxid *conflict)
+{
+	BlockNumber block = BufferGetBlockNumber(buffer);
+	Page		page = BufferGetPage(buffer);
+	int			found = 0;
+
+	*freed = 0;
+	zheap_read_resample(cx);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	for (int i = 0; i < n; i++)
+	{
+		TM_IndexStatus *status = &delstate->status[entries[i].id];
+		OffsetNumber off = zheap_tid_offset(&entries[i].tid);
+		ZTop		top;
+
+		if (!has_row_pointer(cx->rel, block, page, off))
+			continue;
+		if (!status->knowndeletable)
+		{
+			if (!zheap_row_is_dead_to_all(cx, buffer, page, block, off))
+				continue;
+			status->knowndeletable = true;
+			*freed += status->freespace;
+			found++;
+		}
+		/* spilled: dead to snapshots that are younger than who spilled it */
+		if (ZItemIdIsSpilled(PageGetItemId(page, off)) &&
+			(ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL))
+			*conflict = Max(*conflict, ZXactSlotFxid(ZPageGetSpill(page)));
+		if (!ItemIdIsNormal(PageGetItemId(page, off)))
+			continue;
+		zheap_top_version(cx, buffer, page, block, off, &top);
+		if (top.exists && top.ended && top.writer > *conflict)
+			*conflict = top.writer;
+	}
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	return found;
+}
+
+/*
+ * Simple deletion: the index AM vouches for some entries (all_dead); others of
+ * the same table pages are looked at by the way.
  *
- * Bottom-up deletion finds nothing here: in-place updates don't leave the
- * duplicates that it looks for.
+ * Bottom-up deletion: an index page is full, and rows that moved without
+ * changing this index's columns may have left entries that nobody needs.  Look
+ * where the index AM expects them, until enough is found or a second page has
+ * none (the first one often has the newest versions).
+ * The entries of pages visited are what comes back in deltids, or none if
+ * none of them can be deleted.
+ *
+ * The index page is locked all along.
  */
 TransactionId
 zheap_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 {
+	int			nentries = delstate->ndeltids;
+	TM_IndexDelete *sorted;
+	EntryGroup *groups;
 	Buffer		buffer = InvalidBuffer;
 	Fxid		conflict = InvalidFxid;
 	ZReadContext cx;
+	int			ngroups;
+	int			visited = 0;	/* entries */
+	int			found = 0;
+	int			freed = 0;
 
-	if (delstate->bottomup)
-	{
-		delstate->ndeltids = 0;
+	if (nentries == 0)
 		return InvalidTransactionId;
-	}
+	groups = palloc(sizeof(EntryGroup) * nentries);
+	ngroups = group_entries(delstate, groups);
+	sorted = palloc(sizeof(TM_IndexDelete) * nentries);
+	memcpy(sorted, delstate->deltids, sizeof(TM_IndexDelete) * nentries);
+	if (delstate->bottomup)
+		qsort(groups, ngroups, sizeof(EntryGroup), compare_groups);
 
 	zheap_read_begin(&cx, rel, NULL);
-	for (int i = 0; i < delstate->ndeltids; i++)
+	for (int g = 0; g < ngroups; g++)
 	{
-		ItemPointer tid = &delstate->deltids[i].tid;
-		BlockNumber block = ItemPointerGetBlockNumber(tid);
-		OffsetNumber off = zheap_tid_offset(tid);
-		Page		page;
+		const TM_IndexDelete *entries = sorted + groups[g].first;
+		int			n = groups[g].n;
+		int			found_here;
+		int			freed_here;
 
-		if (!delstate->status[delstate->deltids[i].id].knowndeletable)
-			continue;
-
-		buffer = ReleaseAndReadBuffer(buffer, rel, block);
-		zheap_read_resample(&cx);
-		LockBuffer(buffer, BUFFER_LOCK_SHARE);
-		page = BufferGetPage(buffer);
-		if (has_row_pointer(rel, block, page, off) &&
-			ZItemIdIsSpilled(PageGetItemId(page, off)))
-		{
-			/* dead to snapshots that are younger than who spilled it */
-			if (ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL)
-				conflict = Max(conflict, ZXactSlotFxid(ZPageGetSpill(page)));
-		}
-		else if (has_row_pointer(rel, block, page, off) &&
-				 ItemIdIsNormal(PageGetItemId(page, off)))
-		{
-			ZTop		top;
-
-			zheap_top_version(&cx, buffer, page, block, off, &top);
-			if (top.exists && top.ended && top.writer > conflict)
-				conflict = top.writer;
-		}
-		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+		if (delstate->bottomup && g == BOTTOMUP_MAX_BLOCKS)
+			break;
+		buffer = ReleaseAndReadBuffer(buffer, rel, groups[g].block);
+		found_here = judge_entries(&cx, buffer, delstate, entries, n,
+								   &freed_here, &conflict);
+		memcpy(delstate->deltids + visited, entries,
+			   sizeof(TM_IndexDelete) * n);
+		visited += n;
+		found += found_here;
+		freed += freed_here;
+		if (delstate->bottomup &&
+			((found_here == 0 && g > 0) || freed >= delstate->bottomupfreespace))
+			break;
 	}
 	if (BufferIsValid(buffer))
 		ReleaseBuffer(buffer);
 	zheap_read_end(&cx);
+	pfree(sorted);
+	pfree(groups);
 
+	delstate->ndeltids = delstate->bottomup && found == 0 ? 0 : visited;
 	return XidFromFxid(conflict);
 }

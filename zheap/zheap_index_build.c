@@ -162,7 +162,7 @@ judge_row(Build *build, ZReadContext *cx, Buffer buffer, Page page,
 		build->info->ii_BrokenHotChain = true;
 
 	i = scan->nrows;
-	zheap_scan_add_row(scan, off, v->data, v->len, v->writer, v->cid);
+	zheap_scan_add_row(scan, off, v);
 	build->alive[i] = !v->ended;
 
 	/* count as ANALYZE does, but for rows in progress that were asked for */

@@ -253,7 +253,7 @@ choose_offsets(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
 
 	/* insert_room already leaves out the line pointer of one row */
 	if (step->is_new)
-		limit = ZHEAP_NEW_PAGE_ROOM + per_row;
+		limit = ZHEAP_MAX_TUPLE_SIZE + per_row;
 	else
 		limit = Min(zheap_page_insert_room(step->page) + per_row,
 					zheap_page_total_free(step->page));
@@ -262,6 +262,8 @@ choose_offsets(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
 	if (need > limit)
 		return false;
 
+	/* a big row may use up an empty page's reserve for xact slots, alone */
+	limit = Min(limit, ZHEAP_NEW_PAGE_ROOM + per_row);
 	change->ntuples = 1;
 	while (change->ntuples < ntuples)
 	{
@@ -480,7 +482,8 @@ perform_step(const InsertOp *op, InsertStep *step, char *scratch)
 	START_CRIT_SECTION();
 
 	if (step->is_new)
-		zheap_page_init(step->page, ZHEAP_INITIAL_XACT_SLOTS);
+		zheap_page_init(step->page,
+						zheap_new_page_xact_slots(step->change.len[0]));
 	if (!zheap_insert_apply(step->page, &step->change))
 		elog(PANIC, "no room for an insert that was planned");
 	if (step->vm.nblocks > 0)

@@ -286,7 +286,7 @@ zheap_page_insert_room(Page page)
 			return 0;
 		keep += sizeof(ItemIdData);
 	}
-	if (nslots < ZHEAP_XACT_SLOT_RESERVE)
+	if (nslots < ZHEAP_XACT_SLOT_RESERVE && max > 0)
 		keep += (ZHEAP_XACT_SLOT_RESERVE - nslots) * sizeof(ZXactSlotData);
 
 	return room > keep ? room - keep : 0;
@@ -584,10 +584,12 @@ zheap_page_trim_xact_slots(Page page)
 	ZPageOpaque opaque = ZPageGetOpaque(page);
 	int			n = opaque->nslots;
 	int			keep = n;
+	int			least = PageGetMaxOffsetNumber(page) > 0 ?
+		ZHEAP_INITIAL_XACT_SLOTS : 1;
 
 	Assert(zheap_page_is_valid(page));
 
-	while (keep > ZHEAP_INITIAL_XACT_SLOTS &&
+	while (keep > least &&
 		   ZXactSlotIsFree(ZPageGetXactSlot(page, keep)))
 		keep--;
 	if (keep == n)

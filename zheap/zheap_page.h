@@ -205,7 +205,8 @@ extern Size zheap_page_total_free(Page page);
 
 /*
  * Room for one more tuple with a new line pointer, after compaction, leaving
- * what inserts must leave for xact slots to grow to the reserve.
+ * what inserts must leave for xact slots to grow to the reserve.  On a page
+ * without any line pointer nothing is left out, for one big row.
  */
 extern Size zheap_page_insert_room(Page page);
 
@@ -245,7 +246,10 @@ extern void zheap_page_truncate_line_pointers(Page page);
 
 /* one xact slot more (16 bytes from the hole; compacts); false if no room */
 extern bool zheap_page_grow_xact_slots(Page page);
-/* give trailing FREE xact slots back, down to ZHEAP_INITIAL_XACT_SLOTS */
+/*
+ * Give trailing FREE xact slots back, down to ZHEAP_INITIAL_XACT_SLOTS, or to
+ * one on a page without any line pointer (a big row may come).
+ */
 extern void zheap_page_trim_xact_slots(Page page);
 
 /*

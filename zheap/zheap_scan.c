@@ -338,20 +338,20 @@ reserve_rows(ZScanDesc scan, uint32 size)
 }
 
 void
-zheap_scan_add_row(ZScanDesc scan, OffsetNumber off, const char *tuple,
-				   uint16 len, Fxid writer, CommandId cid)
+zheap_scan_add_row(ZScanDesc scan, OffsetNumber off, const ZVersion *v)
 {
 	ZScanRow   *row = &scan->row[scan->nrows++];
 
 	Assert(scan->nrows <= MaxHeapTuplesPerPage);
-	reserve_rows(scan, len);
-	memcpy(scan->rows + scan->rowsused, tuple, len);
+	reserve_rows(scan, v->len);
+	memcpy(scan->rows + scan->rowsused, v->data, v->len);
 	row->off = off;
-	row->len = len;
+	row->len = v->len;
 	row->at = scan->rowsused;
-	row->writer = writer;
-	row->cid = cid;
-	scan->rowsused += len;
+	row->writer = v->writer;
+	row->cid = v->cid;
+	row->loose = v->loose;
+	scan->rowsused += v->len;
 }
 
 void
@@ -364,6 +364,7 @@ zheap_scan_store_row(ZScanDesc scan, int i, TupleTableSlot *slot)
 	ItemPointerSet(&tid, scan->block, row->off);
 	zheap_slot_store(slot, RelationGetRelid(scan->base.rs_rd), &tid,
 					 scan->rows + row->at, row->len, row->writer, row->cid);
+	zheap_slot_set_doubts(slot, row->loose, false);
 }
 
 /*
@@ -406,6 +407,7 @@ copy_whole_page(ZScanDesc scan, Page page)
 			ItemIdGetLength(lp);
 		row->at = ItemIdGetOffset(lp) - ph->pd_upper;
 		row->writer = InvalidFxid;
+		row->loose = ZHeaderReused(&header) != ZH_REUSED_NONE;
 		if (header.slot != 0 && (header.flags2 & ZH_LOCK_ONLY) == 0 &&
 			header.slot <= ZPageGetOpaque(page)->nslots)
 			row->writer = ZXactSlotFxid(ZPageGetXactSlot(page, header.slot));
@@ -420,19 +422,15 @@ add_visible(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page,
 			OffsetNumber off, bool predicate_lock)
 {
 	ZVersion   *v = &scan->version;
-	ItemPointerData tid;
 
 	if (!ItemIdIsUsed(PageGetItemId(page, off)))
 		return;
 	if (!zheap_visible_version(cx, buffer, page, scan->block, off, v))
 		return;
-	zheap_scan_add_row(scan, off, v->data, v->len, v->writer, v->cid);
+	zheap_scan_add_row(scan, off, v);
 	if (predicate_lock)
-	{
-		ItemPointerSet(&tid, scan->block, off);
-		PredicateLockTID(scan->base.rs_rd, &tid, scan->base.rs_snapshot,
-						 XidFromFxid(v->writer));
-	}
+		zheap_predicate_lock(scan->base.rs_rd, scan->base.rs_snapshot,
+							 scan->block, off, v);
 }
 
 /*
@@ -612,6 +610,7 @@ judge_row(ZScanDesc scan, ScanDirection direction, TupleTableSlot *slot)
 		zheap_scan_tag_dirty(rel, scan->base.rs_snapshot, v, &tid);
 		zheap_slot_store(slot, RelationGetRelid(rel), &tid, v->data, v->len,
 						 v->writer, v->cid);
+		zheap_slot_set_doubts(slot, v->loose, v->ended);
 	}
 	return found;
 }
@@ -881,8 +880,7 @@ zheap_scan_analyze_next_block(TableScanDesc sscan, BlockNumber block,
 			if (!ItemIdIsNormal(lp))
 				scan->ndead++;
 			else if (zheap_visible_version(&cx, buffer, page, block, off, v))
-				zheap_scan_add_row(scan, off, v->data, v->len, v->writer,
-								   v->cid);
+				zheap_scan_add_row(scan, off, v);
 			else if (v->ended)
 				scan->ndead++;
 		}

@@ -19,6 +19,7 @@ typedef struct ZScanRow
 	uint32		at;				/* its bytes: rows + at */
 	Fxid		writer;
 	CommandId	cid;
+	bool		loose;			/* as in ZVersion */
 } ZScanRow;
 
 typedef struct ZScanDescData
@@ -77,8 +78,7 @@ extern BlockNumber zheap_scan_blocks_done(ZScanDesc scan);
 /* forget the rows; add a copy of one (allocates; any lock may be held) */
 extern void zheap_scan_clear_rows(ZScanDesc scan);
 extern void zheap_scan_add_row(ZScanDesc scan, OffsetNumber off,
-							   const char *tuple, uint16 len, Fxid writer,
-							   CommandId cid);
+							   const ZVersion *v);
 
 /* put row i into a tuple slot, under its plain TID */
 extern void zheap_scan_store_row(ZScanDesc scan, int i, TupleTableSlot *slot);

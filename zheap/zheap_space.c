@@ -35,8 +35,9 @@
 #define NEARLY_EMPTY_ROOM \
 	(ZHEAP_NEW_PAGE_ROOM - MaxHeapTuplesPerPage / 8 * sizeof(ItemIdData))
 
-StaticAssertDecl(ZHEAP_MAX_TUPLE_SIZE <= ZHEAP_NEW_PAGE_ROOM,
-				 "the largest tuple fits an empty page");
+StaticAssertDecl(ZHEAP_MAX_TUPLE_SIZE >= ZHEAP_NEW_PAGE_ROOM &&
+				 ZHEAP_MAX_TUPLE_SIZE <= MaxHeapTupleSize,
+				 "an empty page is known to the free space map as such");
 
 /* extension under contention: this many pages per waiter, up to the limit */
 #define EXTEND_PER_WAITER		16
@@ -63,7 +64,7 @@ typedef struct SpaceSearch
 static Size
 page_room(Page page)
 {
-	return PageIsNew(page) ? ZHEAP_NEW_PAGE_ROOM : zheap_page_insert_room(page);
+	return PageIsNew(page) ? ZHEAP_MAX_TUPLE_SIZE : zheap_page_insert_room(page);
 }
 
 /*
@@ -259,7 +260,8 @@ add_pages_for_waiters(const SpaceSearch *search)
 		ReleaseBuffer(buffer);
 		if (i == 0)
 			first = block;
-		RecordPageWithFreeSpace(search->rel, block, ZHEAP_NEW_PAGE_ROOM);
+		RecordPageWithFreeSpace(search->rel, block,
+								zheap_fsm_room(ZHEAP_MAX_TUPLE_SIZE));
 	}
 	if (npages > 0)
 		FreeSpaceMapVacuumRange(search->rel, first, block + 1);
@@ -339,7 +341,7 @@ zheap_get_page_for_tuple(Relation rel, Size len, Buffer other, int options,
 	bool		force_new = (options & ZHEAP_INSERT_NEW_PAGE) != 0;
 	BlockNumber candidate = InvalidBlockNumber;
 
-	Assert(len > 0 && len <= ZHEAP_NEW_PAGE_ROOM);
+	Assert(len > 0 && len <= ZHEAP_MAX_TUPLE_SIZE);
 
 	search.rel = rel;
 	/* a row that no page below the fillfactor can hold may have a fresh one */
@@ -398,7 +400,7 @@ zheap_get_page_for_tuple(Relation rel, Size len, Buffer other, int options,
 void
 zheap_record_free_space(Relation rel, BlockNumber block, Page page)
 {
-	RecordPageWithFreeSpace(rel, block, page_room(page));
+	RecordPageWithFreeSpace(rel, block, zheap_fsm_room(page_room(page)));
 }
 
 void

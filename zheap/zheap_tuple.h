@@ -19,10 +19,13 @@
 
 #include "zheap/zheap_page.h"
 
-/* largest tuple: must fit a page with the xact slot reserve, and an undo record */
+/*
+ * Largest tuple: alone on a page with one xact slot.  With its 18 or 19 bytes
+ * less of header, what fits into heap fits here, but for the last two bytes.
+ */
 #define ZHEAP_MAX_TUPLE_SIZE \
 	(BLCKSZ - SizeOfPageHeaderData - sizeof(ItemIdData) - \
-	 sizeof(ZPageOpaqueData) - ZHEAP_XACT_SLOT_RESERVE * sizeof(ZXactSlotData) - 128)
+	 sizeof(ZPageOpaqueData) - sizeof(ZXactSlotData))
 
 /* toast when longer than this */
 #define ZHEAP_TOAST_THRESHOLD	2032
@@ -122,6 +125,9 @@ typedef struct ZTupleTableSlot
 	/* identity of the version; writer 0: visible to all */
 	Fxid		writer;
 	CommandId	cid;			/* if the writer is a current xid */
+	bool		loose;			/* writer may be a later owner of its xact slot */
+	bool		ended;			/* writer deleted or moved this version */
+	bool		was_locked;		/* writer had locked the row before */
 	char	   *vdata;			/* memory of a materialized virtual row */
 } ZTupleTableSlot;
 
@@ -137,6 +143,26 @@ extern void zheap_slot_store(TupleTableSlot *slot, Oid tableoid,
 							 const ItemPointerData *tid,
 							 const char *tuple, uint16 len,
 							 Fxid writer, CommandId cid);
+
+/* right after storing: what is not to be taken literally about the writer */
+extern void zheap_slot_set_doubts(TupleTableSlot *slot, bool loose,
+								  bool ended);
+
+/*
+ * After an update: its writer had locked the row before.  Shown as xmax, since
+ * INSERT .. ON CONFLICT .. RETURNING xmax is how users tell the updated rows
+ * from the inserted ones.
+ */
+extern void zheap_slot_set_was_locked(TupleTableSlot *slot);
+
+/*
+ * Asked when a user wants to see the writer of a version that is loose or
+ * ended: set *writer and *cid to who made it, 0 if visible to all; false if
+ * that can't be found out.  No buffer lock held.
+ */
+typedef bool (*ZFindWriter) (TupleTableSlot *slot, Fxid *writer,
+							 CommandId *cid);
+extern ZFindWriter zheap_find_writer_hook;
 
 /* after an insert: say who wrote the row whose values the tuple slot holds */
 extern void zheap_slot_set_writer(TupleTableSlot *slot, Fxid writer,

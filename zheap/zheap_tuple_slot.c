@@ -27,6 +27,9 @@
 #include "undo/undo.h"
 #include "zheap/zheap_tuple.h"
 
+/* zheap_index.c's, which can read pages */
+ZFindWriter zheap_find_writer_hook = NULL;
+
 static void
 tts_zheap_init(TupleTableSlot *slot)
 {
@@ -68,6 +71,9 @@ tts_zheap_clear(TupleTableSlot *slot)
 	zslot->scratchused = 0;
 	zslot->writer = InvalidFxid;
 	zslot->cid = FirstCommandId;
+	zslot->loose = false;
+	zslot->ended = false;
+	zslot->was_locked = false;
 }
 
 /*
@@ -142,6 +148,34 @@ shown_xmin(const ZTupleTableSlot *zslot)
 		zheap_hashed_xmin(zslot->buf, zslot->len);
 }
 
+/*
+ * Name the writer of the version before a system column of it is shown: scans
+ * don't look for it, since hardly anybody asks.  An ended version was written
+ * by another than the one who ended it.
+ */
+static TransactionId
+find_xmin(TupleTableSlot *slot)
+{
+	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
+	Fxid		writer = zslot->writer;
+	CommandId	cid = zslot->cid;
+
+	if (!zslot->loose && !zslot->ended)
+		return shown_xmin(zslot);
+
+	if (zheap_find_writer_hook == NULL ||
+		!zheap_find_writer_hook(slot, &writer, &cid))
+		return zslot->ended ? zheap_hashed_xmin(zslot->buf, zslot->len) :
+			shown_xmin(zslot);
+	if (zslot->ended)
+		return writer != InvalidFxid ? XidFromFxid(writer) :
+			zheap_hashed_xmin(zslot->buf, zslot->len);
+	zslot->writer = writer;
+	zslot->cid = cid;
+	zslot->loose = false;
+	return shown_xmin(zslot);
+}
+
 static Datum
 tts_zheap_getsysattr(TupleTableSlot *slot, int attnum, bool *isnull)
 {
@@ -158,9 +192,11 @@ tts_zheap_getsysattr(TupleTableSlot *slot, int attnum, bool *isnull)
 	switch (attnum)
 	{
 		case MinTransactionIdAttributeNumber:
-			return TransactionIdGetDatum(shown_xmin(zslot));
+			return TransactionIdGetDatum(find_xmin(slot));
 		case MaxTransactionIdAttributeNumber:
-			return TransactionIdGetDatum(InvalidTransactionId);
+			return TransactionIdGetDatum(zslot->ended || zslot->was_locked ?
+										 XidFromFxid(zslot->writer) :
+										 InvalidTransactionId);
 		case MinCommandIdAttributeNumber:
 		case MaxCommandIdAttributeNumber:
 			return CommandIdGetDatum(writer_is_own(zslot) ? zslot->cid :
@@ -260,6 +296,8 @@ tts_zheap_copyslot(TupleTableSlot *dstslot, TupleTableSlot *srcslot)
 		}
 		zheap_slot_store(dstslot, srcslot->tts_tableOid, &tid, data, len,
 						 zsrc->writer, zsrc->cid);
+		zheap_slot_set_doubts(dstslot, zsrc->loose, zsrc->ended);
+		((ZTupleTableSlot *) dstslot)->was_locked = zsrc->was_locked;
 		if (full != NULL)
 			pfree(full);
 		return;
@@ -362,6 +400,23 @@ zheap_slot_store(TupleTableSlot *slot, Oid tableoid,
 	slot->tts_flags &= ~TTS_FLAG_EMPTY;
 	slot->tts_tid = newtid;
 	slot->tts_tableOid = tableoid;
+}
+
+void
+zheap_slot_set_doubts(TupleTableSlot *slot, bool loose, bool ended)
+{
+	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
+
+	Assert(TTS_IS_ZHEAP(slot) && zslot->len > 0);
+	zslot->loose = loose;
+	zslot->ended = ended;
+}
+
+void
+zheap_slot_set_was_locked(TupleTableSlot *slot)
+{
+	Assert(TTS_IS_ZHEAP(slot) && !TTS_EMPTY(slot));
+	((ZTupleTableSlot *) slot)->was_locked = true;
 }
 
 void

@@ -193,7 +193,7 @@ zheap_undo_payload_size(const ZUndo *u)
 			break;
 	}
 
-	/* rows are limited so that this holds (ZHEAP_MAX_TUPLE_SIZE) */
+	/* updates in place are limited so that this holds */
 	Assert(size <= UNDO_MAX_PAYLOAD);
 	return (uint16) size;
 }

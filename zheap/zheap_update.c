@@ -22,7 +22,6 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
-#include "storage/predicate.h"
 #include "utils/datum.h"
 #include "utils/rel.h"
 
@@ -60,6 +59,9 @@ typedef struct UpdatePlan
 	OffsetNumber new_off;
 	ZXactSlotChoice new_choice;
 } UpdatePlan;
+
+/* of an undo record's payload, so much is left for the replaced bytes */
+#define UPDATE_MAX_OLD_BYTES	(UNDO_MAX_PAYLOAD - 128)
 
 /* ----------------------------------------------------------------
  *	what changes
@@ -324,6 +326,22 @@ update_reclaim(ZRowWrite *w, UpdatePlan *plan, Size missing)
 }
 
 /*
+ * Do the bytes that an update in place replaces fit into an undo record?  They
+ * do, but for the biggest rows.
+ */
+static bool
+update_fits_undo(ZRowWrite *w, UpdatePlan *plan)
+{
+	ZUndo		u;
+
+	if (w->image_len <= UPDATE_MAX_OLD_BYTES)
+		return true;
+	memset(&u, 0, sizeof(u));
+	zheap_undo_diff(&u, w->image, w->image_len, plan->body, plan->bodylen);
+	return u.oldmid <= UPDATE_MAX_OLD_BYTES;
+}
+
+/*
  * Make sure that the other page of a move, locked along, takes the new row:
  * aborted changes rolled back, xact slot chosen, room there.  False: nothing
  * is locked any more, take the row again.
@@ -459,6 +477,12 @@ update_take(ZRowWrite *w, UpdatePlan *plan)
 					result = zheap_row_wait_for(w, wait_for);
 					if (result != TM_Ok)
 						return result;
+					continue;
+				}
+				if (!update_fits_undo(w, plan))
+				{
+					plan->no_room = true;
+					zheap_row_unlock(w);
 					continue;
 				}
 				if (update_need(w, plan) <= zheap_page_total_free(w->page))
@@ -685,7 +709,8 @@ update_write_move(ZRowWrite *w, UpdatePlan *plan, ItemPointer newtid)
 
 	START_CRIT_SECTION();
 	if (m->init)
-		zheap_page_init(m->newpage, ZHEAP_INITIAL_XACT_SLOTS);
+		zheap_page_init(m->newpage,
+						zheap_new_page_xact_slots(plan->bodylen));
 	zheap_change_apply_own(w->page, &m->own[0]);
 	if (!zheap_change_apply_row(w->page, &m->old))
 		elog(PANIC, "row (%u,%u) can't be ended", w->block, w->off);
@@ -727,6 +752,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	ZRowWrite  *w = palloc(sizeof(ZRowWrite));
 	UpdatePlan	plan;
 	ItemPointerData newtid;
+	bool		was_locked = zheap_tid_tag(otid) == ZTID_LOCKED;
 	TM_Result	result;
 
 	zheap_epq_running = false;
@@ -754,7 +780,8 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 
 	if (result == TM_Ok)
 	{
-		CheckForSerializableConflictIn(rel, &w->tid, w->block);
+		zheap_predicate_conflict_in(rel, w->block, w->off, w->image,
+									w->image_len);
 
 		newtid = w->tid;
 		if (plan.move)
@@ -765,8 +792,12 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 
 		/* a slot of ours shall know whose version it holds (rule R4) */
 		if (TTS_IS_ZHEAP(slot))
+		{
 			zheap_slot_store(slot, RelationGetRelid(rel), &newtid,
 							 plan.tuple->data, plan.tuple->len, w->fxid, cid);
+			if (was_locked || w->lockers.own_live)
+				zheap_slot_set_was_locked(slot);
+		}
 		slot->tts_tableOid = RelationGetRelid(rel);
 		slot->tts_tid = newtid;
 		*update_indexes = plan.move;

@@ -174,7 +174,8 @@ vacuum_page(Vacuum *vac, BlockNumber block)
 		/* left by a crash or an error after extending; offer it again */
 		UnlockReleaseBuffer(buffer);
 		if (GetRecordedFreeSpace(vac->rel, block) == 0)
-			RecordPageWithFreeSpace(vac->rel, block, ZHEAP_NEW_PAGE_ROOM);
+			RecordPageWithFreeSpace(vac->rel, block,
+									zheap_fsm_room(ZHEAP_MAX_TUPLE_SIZE));
 		return;
 	}
 
@@ -214,7 +215,7 @@ vacuum_page(Vacuum *vac, BlockNumber block)
 
 	room = zheap_page_reclaimable_room(vac->rel, buffer, &hz);
 	UnlockReleaseBuffer(buffer);
-	RecordPageWithFreeSpace(vac->rel, block, room);
+	RecordPageWithFreeSpace(vac->rel, block, zheap_fsm_room(room));
 }
 
 /*
@@ -272,7 +273,7 @@ free_line_pointers(Vacuum *vac, int first)
 
 	room = zheap_page_reclaimable_room(vac->rel, buffer, &hz);
 	UnlockReleaseBuffer(buffer);
-	RecordPageWithFreeSpace(vac->rel, block, room);
+	RecordPageWithFreeSpace(vac->rel, block, zheap_fsm_room(room));
 	return i;
 }
 

@@ -21,6 +21,7 @@
 
 #include "access/subtrans.h"
 #include "access/xact.h"
+#include "common/hashfn.h"
 #include "storage/predicate.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -109,6 +110,49 @@ report_conflict_out(const ZReadContext *cx, Fxid writer)
 	CheckForSerializableConflictOut(cx->rel, xid, cx->snapshot);
 }
 
+/* bits of a predicate lock's offset that say which version is meant */
+#define VERSION_SHIFT			9
+
+StaticAssertDecl(MaxHeapTuplesPerPage < (1 << VERSION_SHIFT),
+				 "offsets leave room for a hash of the version");
+
+static void
+predicate_tid(BlockNumber block, OffsetNumber off, const char *tuple,
+			  uint16 len, ItemPointer tid)
+{
+	uint32		hash = hash_bytes((const unsigned char *) tuple +
+								  ZHEAP_HEADER_SIZE, len - ZHEAP_HEADER_SIZE);
+
+	Assert(off < (1 << VERSION_SHIFT));
+	ItemPointerSet(tid, block, (OffsetNumber) (off | (hash << VERSION_SHIFT)));
+}
+
+/* See zheap.h. */
+void
+zheap_predicate_lock(Relation rel, Snapshot snapshot, BlockNumber block,
+					 OffsetNumber off, const ZVersion *v)
+{
+	ItemPointerData tid;
+
+	if (!IsolationIsSerializable() || !IsMVCCSnapshot(snapshot))
+		return;
+	predicate_tid(block, off, v->data, v->len, &tid);
+	PredicateLockTID(rel, &tid, snapshot, XidFromFxid(v->writer));
+}
+
+/* See zheap.h. */
+void
+zheap_predicate_conflict_in(Relation rel, BlockNumber block, OffsetNumber off,
+							const char *tuple, uint16 len)
+{
+	ItemPointerData tid;
+
+	if (!IsolationIsSerializable())
+		return;
+	predicate_tid(block, off, tuple, len, &tid);
+	CheckForSerializableConflictIn(rel, &tid, block);
+}
+
 /* what a snapshot's rules say about the version the walk stands at */
 typedef enum Verdict
 {
@@ -159,6 +203,7 @@ version_clear(ZVersion *v)
 	v->writer = InvalidFxid;
 	v->cid = InvalidCommandId;
 	v->own = false;
+	v->loose = false;
 	v->ended = false;
 	v->kind = 0;
 	ItemPointerSetInvalid(&v->next);
@@ -203,6 +248,7 @@ version_identify(const ZReadContext *cx, ZWalk *walk, Buffer buffer,
 			(ZWalkIsExact(walk) || cx->loose_identity))
 		{
 			v->writer = walk->w;
+			v->loose = !ZWalkIsExact(walk);
 			return;
 		}
 		switch (zheap_walk_find(walk, status == ZXACT_ABORTED))

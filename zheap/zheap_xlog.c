@@ -95,10 +95,17 @@ insert_redo(XLogReaderState *record)
 		next_block++;
 	}
 
+	change.first = head.first;
+	change.reused = (head.flags & ZINSERT_REUSED_POINTER) != 0;
+	change.xact_slot = head.xact_slot;
+	change.tenure = head.tenure;
+	change.ntuples = head.ntuples;
 	if (head.flags & ZINSERT_INIT_PAGE)
 	{
+		insert_parse_tuples(record, &head, &change, rows.data);
 		buffer = XLogInitBufferForRedo(record, 0);
-		zheap_page_init(BufferGetPage(buffer), ZHEAP_INITIAL_XACT_SLOTS);
+		zheap_page_init(BufferGetPage(buffer),
+						zheap_new_page_xact_slots(change.len[0]));
 		action = BLK_NEEDS_REDO;
 	}
 	else
@@ -108,12 +115,8 @@ insert_redo(XLogReaderState *record)
 	{
 		Page		page = BufferGetPage(buffer);
 
-		change.first = head.first;
-		change.reused = (head.flags & ZINSERT_REUSED_POINTER) != 0;
-		change.xact_slot = head.xact_slot;
-		change.tenure = head.tenure;
-		change.ntuples = head.ntuples;
-		insert_parse_tuples(record, &head, &change, rows.data);
+		if (!(head.flags & ZINSERT_INIT_PAGE))
+			insert_parse_tuples(record, &head, &change, rows.data);
 
 		if (!zheap_insert_apply(page, &change))
 			elog(PANIC, "no room for rows at block %u, offset %u",

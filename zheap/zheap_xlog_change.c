@@ -374,8 +374,11 @@ change_redo_new_page(XLogReaderState *record, const ZMoveHead *xlrec,
 
 	if (xlrec->flags & ZMOVE_INIT_PAGE)
 	{
+		Size		len;
+
+		XLogRecGetBlockData(record, 1, &len);
 		buffer = XLogInitBufferForRedo(record, 1);
-		zheap_page_init(BufferGetPage(buffer), ZHEAP_INITIAL_XACT_SLOTS);
+		zheap_page_init(BufferGetPage(buffer), zheap_new_page_xact_slots(len));
 	}
 	else
 		action = XLogReadBufferForRedo(record, 1, &buffer);
