@@ -22,11 +22,13 @@ OBJS = \
 	undo/undo_fake.o \
 	undo/undo_log.o \
 	undo/undo_redo.o \
+	undo/undo_holders.o \
 	undo/undo_record.o \
 	undo/undo_apply.o \
 	undo/undo_xact.o \
 	undo/undo_discard.o \
 	undo/undo_worker.o \
+	undo/undo_drain.o \
 	undo/undo_createdb.o \
 	zheap/zheap_page.o \
 	zheap/zheap_delta.o \
@@ -58,6 +60,7 @@ OBJS = \
 	zheap/zheap_vacuum.o \
 	zheap/zheap_xlog.o \
 	zheap_inspect.o \
+	zheap_monitor.o \
 	zheap_check_page.o \
 	zheap_check.o \
 	zheap_am.o

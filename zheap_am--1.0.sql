@@ -69,6 +69,29 @@ LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
 COMMENT ON FUNCTION pg_zheap_undo_size() IS
   'bytes of undo that cannot be discarded yet, in whole pages';
 
+CREATE FUNCTION pg_zheap_undo_holders(
+  OUT kind text, OUT pid integer, OUT name text, OUT oldest_xid xid8,
+  OUT age bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+CREATE VIEW pg_stat_zheap_undo_holders AS
+  SELECT h.*, a.datname, a.usename, a.application_name, a.backend_type,
+    a.state, a.xact_start, a.query_id
+  FROM pg_zheap_undo_holders() h
+    LEFT JOIN pg_catalog.pg_stat_activity a USING (pid)
+  ORDER BY h.oldest_xid;
+COMMENT ON VIEW pg_stat_zheap_undo_holders IS
+  'what keeps undo from being discarded, the oldest first';
+
+CREATE FUNCTION pg_zheap_drain_undo(timeout interval DEFAULT '1 min')
+RETURNS boolean
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pg_zheap_drain_undo(interval) IS
+  'waits until all aborted transactions are rolled back; false if the time was too short';
+
 CREATE FUNCTION pg_zheap_undo_file_size()
 RETURNS bigint
 AS 'MODULE_PATHNAME'
@@ -91,6 +114,8 @@ REVOKE EXECUTE ON FUNCTION zheap_check(regclass, boolean) FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION pg_zheap_undo_logs() FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION pg_zheap_undo_size() FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION pg_zheap_undo_file_size() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION pg_zheap_undo_holders() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION pg_zheap_drain_undo(interval) FROM PUBLIC;
 
 GRANT EXECUTE ON FUNCTION zheap_page_items(regclass, bigint) TO pg_monitor;
 GRANT EXECUTE ON FUNCTION zheap_page_slots(regclass, bigint) TO pg_monitor;
@@ -100,3 +125,6 @@ GRANT EXECUTE ON FUNCTION pg_zheap_undo_logs() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION pg_zheap_undo_size() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION pg_zheap_undo_file_size() TO pg_monitor;
 GRANT SELECT ON pg_stat_zheap_undo TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pg_zheap_undo_holders() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pg_zheap_drain_undo(interval) TO pg_monitor;
+GRANT SELECT ON pg_stat_zheap_undo_holders TO pg_monitor;

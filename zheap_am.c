@@ -94,6 +94,7 @@ rmgr_decode(LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
 
 static const RmgrData zheap_rmgr = {
 	.rm_name = ZHEAP_RMGR_NAME,
+	.rm_startup = undo_redo_startup,
 	.rm_redo = rmgr_redo,
 	.rm_desc = rmgr_desc,
 	.rm_identify = rmgr_identify,
@@ -158,6 +159,7 @@ _PG_init(void)
 	zheap_freed_register();
 	undo_register_workers();
 	undo_register_createdb();
+	undo_register_upgrade();
 	zheap_register_epq_hooks();
 	zheap_register_find_writer();
 }

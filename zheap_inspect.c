@@ -420,46 +420,6 @@ log_is_readable(char persistence)
 	return persistence != RELPERSISTENCE_UNLOGGED || !RecoveryInProgress();
 }
 
-/*
- * Pages between head and tail, both counted: pages carry ascending sequence
- * numbers.  Head and tail move meanwhile; the answer is of some moment.
- */
-static uint64
-retained_pages(char persistence, UndoLogNumber log)
-{
-	UndoLogShared *shared = undo_log_get(persistence, log);
-	uint64		head = pg_atomic_read_u64(&shared->head);
-	BlockNumber tail = pg_atomic_read_u32(&shared->tail);
-	uint64		tail_seq = pg_atomic_read_u64(&shared->seq);
-	uint64		head_seq;
-	Buffer		buffer;
-	Page		page;
-	bool		empty = false;
-
-	if (!BlockNumberIsValid(tail) ||
-		!BlockNumberIsValid(UndoLogHeadBlock(head)) ||
-		pg_atomic_read_u32(&shared->state) == UNDO_LOG_RETIRED)
-		return 0;
-
-	buffer = undo_log_read(persistence, log, UndoLogHeadBlock(head));
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	page = BufferGetPage(buffer);
-	if (undo_page_problem(page, UNDO_PAGE_MAGIC) != NULL)
-		empty = true;			/* reset meanwhile */
-	else
-	{
-		head_seq = UndoPageGetOpaque(page)->seq;
-		if (head_seq >= tail_seq)
-		{
-			tail_seq = head_seq;
-			empty = UndoLogHeadOffset(head) >= ((PageHeader) page)->pd_lower;
-		}
-		tail_seq = tail_seq - head_seq + 1;
-	}
-	UnlockReleaseBuffer(buffer);
-	return empty ? 0 : tail_seq;
-}
-
 /* physical size of a log's file */
 static uint64
 log_file_blocks(char persistence, UndoLogNumber log)
@@ -498,7 +458,7 @@ Datum
 pg_zheap_undo_size(PG_FUNCTION_ARGS)
 {
 	(void) undo_horizons();		/* loads shared state */
-	PG_RETURN_INT64(sum_over_logs(retained_pages));
+	PG_RETURN_INT64(sum_over_logs(undo_retained_pages));
 }
 
 Datum
@@ -535,7 +495,7 @@ put_log(FunctionCallInfo fcinfo, char persistence, UndoLogNumber log)
 	if (!nulls[5])
 		values[5] = CStringGetTextDatum(psprintf("%u/%u", log, tail));
 	values[6] = Int64GetDatum((int64) pg_atomic_read_u32(&shared->used_blocks));
-	values[7] = Int64GetDatum((int64) (retained_pages(persistence, log) * BLCKSZ));
+	values[7] = Int64GetDatum((int64) (undo_retained_pages(persistence, log) * BLCKSZ));
 	values[8] = Int64GetDatum((int64) pg_atomic_read_u64(&shared->bytes_written));
 	zheap_inspect_put_row(fcinfo, values, nulls);
 }

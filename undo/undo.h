@@ -155,6 +155,40 @@ extern void undo_log_alone(UndoInsertion *ins);
 extern void undo_release(UndoInsertion *ins);
 
 /*
+ * To be called before a change, with no buffer locked: waits for the discard,
+ * and throws 53400, if undo has outgrown zheap.max_undo_size.
+ */
+extern bool undo_room_wanted;
+extern void undo_wait_for_room(void);
+
+static inline void
+undo_check_room(void)
+{
+	if (unlikely(undo_room_wanted))
+		undo_wait_for_room();
+}
+
+/* who keeps undo (undo_holders.c) */
+typedef enum UndoHolderKind
+{
+	UNDO_HOLDER_BACKEND,
+	UNDO_HOLDER_PREPARED,
+	UNDO_HOLDER_REPLICATION_SLOT,
+	UNDO_HOLDER_PENDING_ROLLBACK
+} UndoHolderKind;
+
+typedef struct UndoHolder
+{
+	UndoHolderKind kind;
+	int			pid;			/* 0: none */
+	char	   *name;			/* gid or name of the replication slot; or NULL */
+	Fxid		oldest;			/* keeps undo of writers from here on */
+} UndoHolder;
+
+extern List *undo_holders(void);
+extern const char *undo_holder_kind_name(UndoHolderKind kind);
+
+/*
  * Byte offset on its undo page of record i: main data of the client's WAL
  * record must carry it (rule W2: the table page's redo needs the URP although
  * the undo block's data may have been dropped).
@@ -263,6 +297,7 @@ extern void undo_worker_define_settings(void);
 extern void undo_register_callbacks(void);	/* xact and subxact callbacks */
 extern void undo_register_workers(void);
 extern void undo_register_createdb(void);	/* drains what is to be copied */
+extern void undo_register_upgrade(void);	/* pg_upgrade waits for rollbacks */
 
 /*
  * One resource manager serves both layers: info codes 0x00-0x50 are the undo
@@ -291,5 +326,11 @@ extern bool undo_mask(char *page, BlockNumber blkno);
 /* pending-rollback questions for DDL (undo_discard.c) */
 extern bool undo_has_unapplied(Oid dboid);	/* InvalidOid: any database */
 extern void undo_wake_worker(void);
+
+/* wait until nothing has to be rolled back; false after so many ms (undo_drain.c) */
+extern bool undo_drain(int64 timeout);
+
+/* ERROR or FATAL if the files are of an unknown version (rm_startup) */
+extern void undo_redo_startup(void);
 
 #endif							/* UNDO_H */

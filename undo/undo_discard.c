@@ -1070,6 +1070,8 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 		undo_log_discard(RELPERSISTENCE_PERMANENT, UNDO_TEMP_LOG,
 						 InvalidBlockNumber, 0, u, h);
 
+	pg_atomic_write_u64(&UndoShmem->retained, result->retained);
+
 	for (int i = 0; i < nplans; i++)
 		shrink_log(&plans[i]);
 

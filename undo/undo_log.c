@@ -52,6 +52,9 @@
 UndoShared *UndoShmem = NULL;
 
 int			undo_log_rest_size = 4096;
+int			undo_max_size = -1;
+
+bool		undo_room_wanted = false;
 
 /* log last used by this backend, by persistence (0 permanent, 1 unlogged) */
 static UndoLogNumber last_log[2];
@@ -176,6 +179,7 @@ undo_shmem_startup(void)
 		UndoShmem->launcher_latch = NULL;
 		UndoShmem->launcher_pid = 0;
 		pg_atomic_init_u64(&UndoShmem->oldest_unapplied, 0);
+		pg_atomic_init_u64(&UndoShmem->retained, 0);
 		for (int i = 0; i < 2 * maxlogs; i++)
 			init_log(&UndoShmem->logs[i]);
 	}
@@ -395,7 +399,7 @@ static void
 create_global(Fxid u, Fxid h)
 {
 	Buffer		buffer = make_control_block(make_locator(UNDO_GLOBAL_RELNUMBER), true);
-	xl_undo_control xlrec = {.u = u,.h = h,.init_global = 1};
+	xl_undo_control xlrec = {.u = u,.h = h,.version = UNDO_FORMAT_VERSION,.init_global = 1};
 	XLogRecPtr	lsn;
 
 	START_CRIT_SECTION();
@@ -649,6 +653,7 @@ create_log(char persistence, UndoLogNumber number)
 	MarkBufferDirty(global);
 	xlrec.nlogs = data->nlogs;
 	xlrec.nunlogged = data->nunlogged;
+	xlrec.version = UNDO_FORMAT_VERSION;
 	XLogBeginInsert();
 	XLogRegisterData((char *) &xlrec, SizeOfUndoControl);
 	if (permanent)
@@ -917,6 +922,20 @@ pin_control(char persistence, UndoLogNumber number)
 	return recent_control = undo_log_read(persistence, number, 0);
 }
 
+/*
+ * One page more is kept.  The sum is what the launcher's last pass counted
+ * and the switches since: good enough to tell whether it is worth counting.
+ */
+static void
+note_growth(void)
+{
+	uint64		npages = pg_atomic_add_fetch_u64(&UndoShmem->retained, 1);
+
+	if (undo_max_size >= 0 &&
+		npages * (BLCKSZ / 1024) > (uint64) undo_max_size)
+		undo_room_wanted = true;
+}
+
 Buffer
 undo_log_switch(char persistence, UndoLogNumber number)
 {
@@ -1015,6 +1034,7 @@ undo_log_switch(char persistence, UndoLogNumber number)
 	if (BufferIsValid(oldbuf))
 		UnlockReleaseBuffer(oldbuf);
 	UnlockReleaseBuffer(ctlbuf);
+	note_growth();
 	UNDO_CRASH_POINT("switch-done");
 	return newbuf;
 }

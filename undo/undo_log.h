@@ -83,6 +83,7 @@ typedef struct UndoShared
 	struct Latch *volatile launcher_latch;
 	int			launcher_pid;
 	pg_atomic_uint64 oldest_unapplied;	/* fxid, 0 = none; launcher's last scan */
+	pg_atomic_uint64 retained;	/* pages kept: last scan, and switches since */
 	UndoLogShared logs[FLEXIBLE_ARRAY_MEMBER];	/* maxlogs permanent, then
 												 * maxlogs unlogged */
 } UndoShared;
@@ -91,6 +92,7 @@ extern UndoShared *UndoShmem;
 
 /* settings */
 extern int	undo_log_rest_size;		/* kB: a log above this rests */
+extern int	undo_max_size;			/* kB of undo that may be kept; -1: any */
 
 /* raise the published horizons; lower values are ignored */
 extern void undo_log_publish(Fxid u, Fxid h);
@@ -160,6 +162,9 @@ extern void undo_log_mark_applied(char persistence, UndoLogNumber log,
 
 /* undo_redo.c: redo of every record of the store but XLOG_UNDO_INSERT */
 extern void undo_log_redo(XLogReaderState *record);
+
+/* undo_holders.c: pages of a log that are kept */
+extern uint64 undo_retained_pages(char persistence, UndoLogNumber log);
 
 /* H, or what takes its place for temporary relations */
 extern Fxid undo_log_horizon(char persistence);

@@ -10,12 +10,59 @@
  */
 #include "postgres.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "access/xlogutils.h"
 #include "storage/bufmgr.h"
+#include "storage/fd.h"
 #include "storage/standby.h"
 
 #include "undo/undo_log.h"
 #include "undo/undo_xlog.h"
+
+/*
+ * Pages of the store and all WAL of this resource manager have one version in
+ * common.  Nothing is replayed by a library that doesn't know it.
+ */
+static void
+check_version(uint16 version)
+{
+	if (version != UNDO_FORMAT_VERSION)
+		ereport(FATAL,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("WAL of zheap_am has format version %u, but this library knows version %u only",
+						version, UNDO_FORMAT_VERSION),
+				 errhint("Install the version of zheap_am that wrote it, and start the server again.")));
+}
+
+/*
+ * Before WAL is replayed.  The global control page tells the version of what
+ * was written until now; where it doesn't exist yet, the record that creates
+ * it is going to.  The page may be torn or of zeroes: its version can't be,
+ * since that never changes once written.
+ */
+void
+undo_redo_startup(void)
+{
+	char		path[MAXPGPATH];
+	PGAlignedBlock page;
+	int			fd;
+	int			len;
+
+	snprintf(path, sizeof(path), "base/%u/%u", UNDO_DATABASE,
+			 UNDO_GLOBAL_RELNUMBER);
+	fd = OpenTransientFile(path, O_RDONLY | PG_BINARY);
+	if (fd < 0)
+		return;
+	len = read(fd, page.data, BLCKSZ);
+	CloseTransientFile(fd);
+	if (len != BLCKSZ || PageIsNew(page.data) ||
+		PageGetSpecialSize(page.data) != MAXALIGN(sizeof(UndoPageOpaqueData)) ||
+		UndoPageGetOpaque(page.data)->magic != UNDO_GLOBAL_MAGIC)
+		return;
+	check_version(UndoPageGetOpaque(page.data)->version);
+}
 
 static void
 redo_control(XLogReaderState *record)
@@ -23,6 +70,8 @@ redo_control(XLogReaderState *record)
 	xl_undo_control *xlrec = (xl_undo_control *) XLogRecGetData(record);
 	XLogRecPtr	lsn = record->EndRecPtr;
 	Buffer		buffer;
+
+	check_version(xlrec->version);
 
 	if (XLogRecHasBlockRef(record, 0))
 	{
@@ -223,8 +272,8 @@ undo_desc(StringInfo buf, XLogReaderState *record)
 			{
 				xl_undo_control *xlrec = (xl_undo_control *) data;
 
-				appendStringInfo(buf, "logs %u, unlogged %u%s", xlrec->nlogs,
-								 xlrec->nunlogged,
+				appendStringInfo(buf, "version %u, logs %u, unlogged %u%s",
+								 xlrec->version, xlrec->nlogs, xlrec->nunlogged,
 								 xlrec->init_global ? ", global page" : "");
 				break;
 			}

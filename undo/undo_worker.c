@@ -147,8 +147,8 @@ undo_worker_define_settings(void)
 }
 
 /*
- * Single-user mode has no launcher: discard now and then before a commit,
- * where an ERROR still rolls back.
+ * Single-user mode has no launcher and no workers: do their work before the
+ * first commit and then now and then, where an ERROR still rolls back.
  */
 static void
 single_user_callback(XactEvent event, void *arg)
@@ -156,8 +156,12 @@ single_user_callback(XactEvent event, void *arg)
 	static int	commits = 0;
 	UndoScanResult result;
 
-	if (event == XACT_EVENT_PRE_COMMIT && ++commits % 100 == 0)
-		undo_discard_pass(true, &result);
+	if (event != XACT_EVENT_PRE_COMMIT || IsBootstrapProcessingMode() ||
+		(MyProc->statusFlags & PROC_IN_VACUUM) || commits++ % 100 != 0)
+		return;
+	if (!undo_rollback_paused)
+		undo_rollback_here();
+	undo_discard_pass(true, &result);
 }
 
 /* Called from _PG_init while libraries are preloaded. */
@@ -819,6 +823,32 @@ roll_back_undo_page(char persistence, UndoLogNumber log, BlockNumber block,
 	return INSTR_TIME_GET_MILLISEC(now) <= BATCH_MS;
 }
 
+static void
+run_batch(Batch *batch)
+{
+	current_run = InvalidUndoRecPtr;
+	PushActiveSnapshot(GetTransactionSnapshot());
+	INSTR_TIME_SET_CURRENT(batch->start);
+	batch->u = undo_horizons().u;
+	if (!undo_visit_unapplied(MyDatabaseId, roll_back_undo_page, batch))
+		batch->remaining = true;
+	close_batch_relation(batch);
+	PopActiveSnapshot();
+}
+
+/* See undo_worker.h. */
+void
+undo_rollback_here(void)
+{
+	Batch		batch;
+
+	do
+	{
+		memset(&batch, 0, sizeof(batch));
+		run_batch(&batch);
+	} while (batch.remaining && batch.finished > 0);
+}
+
 /*
  * See undo_worker.h.  Called outside a transaction; uses one of its own,
  * which has no xid.  Throws: the caller aborts the transaction.
@@ -828,16 +858,9 @@ undo_rollback_batch(bool *remaining)
 {
 	Batch		batch = {0};
 
-	current_run = InvalidUndoRecPtr;
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
-	INSTR_TIME_SET_CURRENT(batch.start);
-	batch.u = undo_horizons().u;
-	if (!undo_visit_unapplied(MyDatabaseId, roll_back_undo_page, &batch))
-		batch.remaining = true;
-	close_batch_relation(&batch);
-	PopActiveSnapshot();
+	run_batch(&batch);
 	CommitTransactionCommand();
 
 	*remaining = batch.remaining;

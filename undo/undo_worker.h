@@ -46,6 +46,12 @@ extern UndoXidStatus undo_xid_status(Fxid fxid);
 extern int	undo_rollback_batch(bool *remaining);
 
 /*
+ * The same within the running transaction, until nothing is left or nothing
+ * more can be done: for single-user mode, which has no workers.
+ */
+extern void undo_rollback_here(void);
+
+/*
  * Visit each retained page that holds unapplied aborted runs of a database.
  * page is a private copy, from the byte offset of the first entry to look at;
  * no buffer is held.  The visitor returns false to end the walk.

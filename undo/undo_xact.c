@@ -752,6 +752,7 @@ undo_redo_insert(XLogReaderState *record, uint8 block_id, uint16 first_offset,
 	}
 	if (BufferIsValid(buffer))
 		UnlockReleaseBuffer(buffer);
+	UNDO_CRASH_POINT("redo-undo-page");
 }
 
 void
@@ -918,6 +919,11 @@ undo_define_settings(void)
 	DefineCustomIntVariable("zheap.undo_log_rest_size",
 							"Size above which an undo log is drained and truncated before it is written again.",
 							NULL, &undo_log_rest_size, 4096, 256, MAX_KILOBYTES,
+							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
+	DefineCustomIntVariable("zheap.max_undo_size",
+							"Undo above which transactions that want to write more of it fail.",
+							"-1 means no limit. Rollback is never refused.",
+							&undo_max_size, -1, -1, MAX_KILOBYTES,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 	DefineCustomIntVariable("zheap.rollback_foreground_size",
 							"Undo up to which an aborting session rolls back by itself.",

@@ -20,6 +20,7 @@ typedef struct xl_undo_control
 	Fxid		h;
 	uint32		nlogs;
 	uint32		nunlogged;
+	uint16		version;		/* UNDO_FORMAT_VERSION: of pages and WAL */
 	uint8		init_global;
 } xl_undo_control;
 

@@ -27,6 +27,7 @@
 #include "storage/standby.h"
 #include "utils/rel.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/zheap.h"
 #include "zheap/zheap_xlog.h"
 
@@ -310,6 +311,7 @@ zheap_delta_grow(Relation rel, Buffer buffer)
 	done = zheap_page_grow_xact_slots(page);
 	Assert(done);
 	MarkBufferDirty(buffer);
+	UNDO_CRASH_POINT("growing");
 	if (RelationNeedsWAL(rel))
 	{
 		XLogRecPtr	lsn;
@@ -320,6 +322,7 @@ zheap_delta_grow(Relation rel, Buffer buffer)
 		PageSetLSN(page, lsn);
 	}
 	END_CRIT_SECTION();
+	UNDO_CRASH_POINT("grown");
 	return true;
 }
 

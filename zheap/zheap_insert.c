@@ -598,6 +598,7 @@ insert_begin(InsertOp *op, Relation rel, CommandId cid, int options,
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
 				 errmsg("parallel workers cannot insert rows")));
+	undo_check_room();
 
 	op->rel = rel;
 	op->cid = cid;

@@ -142,6 +142,7 @@ zheap_row_begin(ZRowWrite *w, Relation rel, const ItemPointerData *tid,
 		elog(ERROR, "row version (%u,%u) of relation \"%s\" is the image before an update and can't be changed or locked",
 			 ItemPointerGetBlockNumberNoCheck(tid), zheap_tid_offset(tid),
 			 RelationGetRelationName(rel));
+	undo_check_room();
 
 	memset(w, 0, offsetof(ZRowWrite, image));
 	w->rel = rel;

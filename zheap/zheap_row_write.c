@@ -13,6 +13,7 @@
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/zheap.h"
 #include "zheap/zheap_lock.h"
 #include "zheap/zheap_xlog.h"
@@ -155,6 +156,8 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 			 w->block, w->off);
 	MarkBufferDirty(w->buffer);
 	zheap_vm_clear(&vm);
+	if (own.tenure == ZTENURE_FOREIGN)
+		UNDO_CRASH_POINT("taking-over");
 
 	/* log */
 	if (RelationNeedsWAL(w->rel))
@@ -180,6 +183,8 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 		undo_log_alone(&ins);
 
 	END_CRIT_SECTION();
+	if (own.tenure == ZTENURE_FOREIGN)
+		UNDO_CRASH_POINT("taken-over");
 
 	/* release */
 	if (u != NULL)
