@@ -27,6 +27,8 @@
 
 #define SizeOfTid				6
 #define SizeOfLink				16
+#define SizeOfElsewhere			(SizeOfLink + 8)
+#define SizeOfDiff				(3 * sizeof(uint16))
 
 /* where the decoder stands */
 typedef struct Cursor
@@ -138,7 +140,6 @@ assert_encodable(const ZUndo *u)
 	Assert(u->kind >= ZUNDO_INSERT_OPEN && u->kind <= ZUNDO_LOCK);
 	Assert(u->offset != InvalidOffsetNumber);
 	Assert(ZUndoIsChange(u) || (u->flags & ZUNDO_OLD_MASK) == 0);
-	Assert((u->flags & ZUNDO_OLD_MASK) != ZUNDO_OLD_MASK);
 	Assert((u->flags & ZUNDO_FAMILY) == 0 || (u->flags & ZUNDO_TENURE_START));
 	Assert((u->flags & ZUNDO_FAMILY) == 0 || u->prev_fxid != InvalidFxid);
 	Assert((u->flags & ZUNDO_TENURE_START) == 0 ||
@@ -166,12 +167,13 @@ zheap_undo_payload_size(const ZUndo *u)
 		size += ZHEAP_HEADER_SIZE;
 		if ((u->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_LINK)
 			size += SizeOfLink;
+		if (ZUndoIsCopy(u))
+			size += SizeOfElsewhere + u->missing_len;
+		if (ZUndoHasDiff(u))
+			size += SizeOfDiff + u->oldmid;
 	}
 	switch (u->kind)
 	{
-		case ZUNDO_UPDATE:
-			size += 3 * sizeof(uint16) + u->oldmid;
-			break;
 		case ZUNDO_MOVE:
 			size += SizeOfTid;
 			break;
@@ -223,15 +225,25 @@ zheap_undo_encode(const ZUndo *u, char *buf)
 			p = put_bytes(p, &u->link_fxid, sizeof(Fxid));
 			p = put_bytes(p, &u->link_urp, sizeof(UndoRecPtr));
 		}
-	}
-	switch (u->kind)
-	{
-		case ZUNDO_UPDATE:
+		if (ZUndoIsCopy(u))
+		{
+			p = put_bytes(p, &u->link_fxid, sizeof(Fxid));
+			p = put_bytes(p, &u->link_urp, sizeof(UndoRecPtr));
+			p = put_bytes(p, &u->old_block, sizeof(BlockNumber));
+			p = put_bytes(p, &u->old_offset, sizeof(OffsetNumber));
+			p = put_bytes(p, &u->missing_len, sizeof(uint16));
+			p = put_bytes(p, u->missing, u->missing_len);
+		}
+		if (ZUndoHasDiff(u))
+		{
 			p = put_bytes(p, &u->prefix, sizeof(uint16));
 			p = put_bytes(p, &u->oldmid, sizeof(uint16));
 			p = put_bytes(p, &u->newmid, sizeof(uint16));
 			p = put_bytes(p, u->oldbytes, u->oldmid);
-			break;
+		}
+	}
+	switch (u->kind)
+	{
 		case ZUNDO_MOVE:
 			p = put_bytes(p, &u->tid, SizeOfTid);
 			break;
@@ -270,8 +282,6 @@ zheap_undo_encode(const ZUndo *u, char *buf)
 static void
 decode_common(Cursor *c, ZUndo *u)
 {
-	if ((u->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_MASK)
-		undo_is_malformed(c->rec, "no such kind of old version");
 	if ((u->flags & ZUNDO_FAMILY) && (u->flags & ZUNDO_TENURE_START) == 0)
 		undo_is_malformed(c->rec, "a family bit without the start of a tenure");
 
@@ -297,14 +307,40 @@ decode_common(Cursor *c, ZUndo *u)
 			undo_is_malformed(c->rec, "the payload ends in the old header");
 		zheap_header_get(c->p, &u->oldhdr);
 		c->p += ZHEAP_HEADER_SIZE;
-		if ((u->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_LINK)
+		if ((u->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_LINK || ZUndoIsCopy(u))
 		{
 			get_bytes(c, &u->link_fxid, sizeof(Fxid));
 			get_bytes(c, &u->link_urp, sizeof(UndoRecPtr));
 			if (u->link_fxid == InvalidFxid || !UndoRecPtrIsValid(u->link_urp))
 				undo_is_malformed(c->rec, "the link to the old version is empty");
 		}
+		if (ZUndoIsCopy(u))
+		{
+			get_bytes(c, &u->old_block, sizeof(BlockNumber));
+			get_bytes(c, &u->old_offset, sizeof(OffsetNumber));
+			if (u->old_offset == InvalidOffsetNumber ||
+				u->old_offset > MaxHeapTuplesPerPage)
+				undo_is_malformed(c->rec, "old offset out of bounds");
+			get_bytes(c, &u->missing_len, sizeof(uint16));
+			if (c->end - c->p < u->missing_len ||
+				(u->missing_len != 0 && u->missing_len < ZHEAP_HEADER_SIZE))
+				undo_is_malformed(c->rec, "the payload ends in the missing columns");
+			u->missing = c->p;
+			c->p += u->missing_len;
+		}
+		if (ZUndoHasDiff(u))
+		{
+			get_bytes(c, &u->prefix, sizeof(uint16));
+			get_bytes(c, &u->oldmid, sizeof(uint16));
+			get_bytes(c, &u->newmid, sizeof(uint16));
+			if (c->end - c->p < u->oldmid)
+				undo_is_malformed(c->rec, "the payload ends in the old bytes");
+			u->oldbytes = c->p;
+			c->p += u->oldmid;
+		}
 	}
+	else if (u->flags & ZUNDO_OLD_MASK)
+		undo_is_malformed(c->rec, "an old version of a row that has none");
 }
 
 static void
@@ -369,15 +405,6 @@ zheap_undo_decode(const UndoRecord *rec, ZUndo *u)
 	{
 		case ZUNDO_INSERT_SET:
 			decode_insert_set(&c, u);
-			break;
-		case ZUNDO_UPDATE:
-			get_bytes(&c, &u->prefix, sizeof(uint16));
-			get_bytes(&c, &u->oldmid, sizeof(uint16));
-			get_bytes(&c, &u->newmid, sizeof(uint16));
-			if (c.end - c.p < u->oldmid)
-				undo_is_malformed(rec, "the payload ends in the old bytes");
-			u->oldbytes = c.p;
-			c.p += u->oldmid;
 			break;
 		case ZUNDO_MOVE:
 			get_bytes(&c, &u->tid, SizeOfTid);
@@ -463,8 +490,8 @@ zheap_undo_diff(ZUndo *u, const char *oldtuple, uint16 oldlen,
 }
 
 /*
- * Patch an image back to what it was before the change: UPDATE replaces the
- * middle, every change restores the old header.  image has room for BLCKSZ
+ * Patch an image back to what it was before the change: UPDATE and a copy
+ * replace the middle, every change restores the old header.  image has room for BLCKSZ
  * bytes; *len is its true length, before and after.  The header written never
  * has SLACK, because an image has none.
  */
@@ -475,7 +502,7 @@ zheap_undo_step_back(const ZUndo *u, char *image, uint16 *len)
 
 	Assert(ZUndoIsChange(u));
 
-	if (u->kind == ZUNDO_UPDATE)
+	if (ZUndoHasDiff(u))
 	{
 		Size		head = ZHEAP_HEADER_SIZE + (Size) u->prefix;
 		Size		suffix;

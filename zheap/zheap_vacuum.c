@@ -701,23 +701,3 @@ zheap_relation_vacuum(Relation rel, struct VacuumParams *params,
 	pgstat_progress_end_command();
 	report(vac, start, &usage);
 }
-
-/*
- * VACUUM FULL and CLUSTER.  They must carry what older snapshots still see,
- * so this is refused rather than done by halves.
- */
-void
-zheap_copy_for_cluster(Relation oldrel, Relation newrel, Relation index,
-					   bool use_sort, TransactionId oldest_xmin,
-					   TransactionId *xid_cutoff, MultiXactId *multi_cutoff,
-					   double *num_tuples, double *tups_vacuumed,
-					   double *tups_recently_dead)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("%s is not supported by access method zheap yet",
-					index != NULL ?
-					"CLUSTER" : "VACUUM FULL"),
-			 errdetail("Table \"%s\" was not changed.",
-					   RelationGetRelationName(oldrel))));
-}

@@ -55,6 +55,8 @@ typedef struct ZWalk
 	char	   *image;			/* its bytes, or NULL if nobody wants them */
 	uint16	   *len;
 	int			budget;			/* records that may still be read */
+	ZMissing   *missing;		/* defaults for versions of older files,
+								 * innermost first; only if image is wanted */
 	/* the record read last */
 	ZUndo		undo;
 	UndoRecord	raw;
@@ -73,6 +75,8 @@ typedef struct ZWalk
 	(ZWalkIsExact(walk) && ((walk)->hdr.flags2 & ZH_INPLACE) == 0 && \
 	 !ZHeaderIsEnded(&(walk)->hdr))
 
+/* have versions been left behind that a rewrite of the table copied */
+extern void zheap_walk_forget_missing(ZWalk *walk);
 extern void zheap_walk_init(ZWalk *walk, Relation rel, UndoReader *reader,
 							const UndoHorizons *hz, BlockNumber block,
 							OffsetNumber off, char *image, uint16 *len);
