@@ -493,6 +493,7 @@ write_recent(Rewrite *rw, const RecentRow *row, ItemPointer next)
 			u.kind = ZUNDO_DELETE;
 			break;
 	}
+	u.offset = FirstOffsetNumber;	/* not known yet */
 	u.flags = ZUNDO_OLD_ELSEWHERE;
 	if (ended != 0 && row->key)
 		u.flags |= ZUNDO_KEY;

@@ -591,8 +591,9 @@ truncate_table(Vacuum *vac)
 
 /*
  * pg_class.  relfrozenxid and relminmxid are invalid for our tables and stay
- * so; but ALTER TABLE's rewrites set them for any access method, and then they
- * must be moved on although nothing here depends on them.
+ * so; but ALTER TABLE's rewrites set them for any access method, VACUUM FULL
+ * does for the sake of the toast table, and then they must be moved on although
+ * nothing here depends on them.
  */
 static void
 update_table_stats(Vacuum *vac)

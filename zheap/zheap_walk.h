@@ -4,8 +4,8 @@
  *	  Walking a row's history on one page: find the record that made a
  *	  version, step back over it (rule M8, steps 1-3, 8, 9).
  *
- * Private to zheap_walk.c, zheap_visibility.c, zheap_rollback.c and
- * zheap_prune.c.  The walk knows where it stands, not whether to accept: the
+ * Private to zheap_walk.c, zheap_visibility.c, zheap_rollback.c,
+ * zheap_prune.c and zheap_rewrite.c.  The walk knows where it stands, not whether to accept: the
  * caller judges the owner it stands at, then finds and steps back or stops.
  *
  *		state = zheap_walk_start(&walk, ...);
@@ -75,7 +75,7 @@ typedef struct ZWalk
 	(ZWalkIsExact(walk) && ((walk)->hdr.flags2 & ZH_INPLACE) == 0 && \
 	 !ZHeaderIsEnded(&(walk)->hdr))
 
-/* have versions been left behind that a rewrite of the table copied */
+/* give up the list of defaults, where the walk ends before its context does */
 extern void zheap_walk_forget_missing(ZWalk *walk);
 extern void zheap_walk_init(ZWalk *walk, Relation rel, UndoReader *reader,
 							const UndoHorizons *hz, BlockNumber block,
