@@ -58,6 +58,7 @@ OBJS = \
 	zheap/zheap_index.o \
 	zheap/zheap_index_build.o \
 	zheap/zheap_vacuum.o \
+	zheap/zheap_rewrite.o \
 	zheap/zheap_xlog.o \
 	zheap_inspect.o \
 	zheap_monitor.o \

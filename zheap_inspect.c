@@ -289,6 +289,7 @@ static const FlagName undo_flag_names[] = {
 	{ZUNDO_BASE, ZUNDO_BASE, "base"},
 	{ZUNDO_OLD_MASK, ZUNDO_OLD_IN_CHAIN, "old_in_chain"},
 	{ZUNDO_OLD_MASK, ZUNDO_OLD_LINK, "old_link"},
+	{ZUNDO_OLD_MASK, ZUNDO_OLD_ELSEWHERE, "old_elsewhere"},
 	{ZUNDO_KEY, ZUNDO_KEY, "key"}
 };
 

@@ -74,6 +74,12 @@ typedef struct ZPageDelta
 extern Page zheap_delta_begin(ZPageDelta *delta, Relation rel, Buffer buffer);
 extern void zheap_delta_finish(ZPageDelta *delta, Fxid conflict);
 /*
+ * Logs that rows of a relation are about to be gone which standby snapshots
+ * may still want: the horizon alone.  Any valid page of it, no lock held.
+ */
+extern void zheap_delta_log_conflict(Relation rel, BlockNumber block,
+									 Fxid conflict);
+/*
  * One xact slot more.  Every tuple moves, so a delta would be a whole page;
  * redo repeats the deed instead.  False if there is no room.
  */
@@ -184,6 +190,8 @@ typedef struct ZVersion
 	bool		loose;			/* writer may be a later owner of the xact slot,
 								 * see ZReadContext */
 	bool		ended;			/* this version is a deletion or move */
+	bool		plain_copy;		/* made by a rewrite of the table, from a row
+								 * as it had been inserted; false: unknown */
 	uint8		kind;			/* ZUNDO_* of the record that made it; 0 unknown */
 	ItemPointerData next;		/* moved to, if kind is ZUNDO_MOVE; else invalid */
 	uint16		len;
@@ -276,6 +284,11 @@ extern void zheap_top_version(ZReadContext *cx, Buffer buffer, Page page,
  */
 extern bool zheap_predecessor(ZReadContext *cx, Buffer buffer, Page page,
 							  BlockNumber block, OffsetNumber off, ZVersion *v);
+
+/* was a row, whose top the snapshot doesn't see, only copied since */
+extern bool zheap_row_was_only_copied(ZReadContext *cx, Buffer buffer,
+									  Page page, BlockNumber block,
+									  OffsetNumber off, Snapshot snapshot);
 
 /* is the row surely dead to every snapshot, present and future (all_dead) */
 extern bool zheap_row_is_dead_to_all(ZReadContext *cx, Buffer buffer, Page page,
@@ -496,6 +509,21 @@ extern void zheap_complete_speculative(Relation rel, TupleTableSlot *slot,
 extern void zheap_multi_insert(Relation rel, TupleTableSlot **slots,
 							   int nslots, CommandId cid, int options,
 							   struct BulkInsertStateData *bistate);
+
+/*
+ * For zheap_rewrite.c, whose relation nobody else can see: rows that are
+ * visible to all; or one whose history goes on in the file it comes from:
+ * undo is a copy record (ZUndoIsCopy) without offset and tenure, ended the
+ * row's ZH_END_MASK bits, *tid the new place.  tuples' headers are changed.
+ */
+extern void zheap_insert_settled(Relation rel, ZTuple **tuples, int ntuples,
+								 int options,
+								 struct BulkInsertStateData *bistate,
+								 char *scratch);
+extern void zheap_insert_copied(Relation rel, ZTuple *tuple,
+								const ZUndo *undo, uint16 ended, int options,
+								struct BulkInsertStateData *bistate,
+								ItemPointer tid);
 extern TM_Result zheap_delete(Relation rel, ItemPointer tid, CommandId cid,
 							  Snapshot snapshot, Snapshot crosscheck, bool wait,
 							  TM_FailureData *tmfd, bool changing_part);

@@ -218,6 +218,40 @@ zheap_delta_finish(ZPageDelta *delta, Fxid conflict)
 	END_CRIT_SECTION();
 }
 
+void
+zheap_delta_log_conflict(Relation rel, BlockNumber block, Fxid conflict)
+{
+	Buffer		buffer;
+	Page		page;
+	DeltaRanges ranges;
+	xl_zheap_delta xlrec;
+	XLogRecPtr	lsn;
+
+	if (!RelationNeedsWAL(rel) || !XLogStandbyInfoActive())
+		return;
+	buffer = ReadBuffer(rel, block);
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	page = BufferGetPage(buffer);
+
+	/* a range that changes nothing */
+	ranges.overflow = false;
+	ranges.len = 0;
+	delta_add_range(&ranges, page, DELTA_FIRST_BYTE, DELTA_FIRST_BYTE + 1);
+	xlrec.conflict = conflict;
+
+	START_CRIT_SECTION();
+	MarkBufferDirty(buffer);
+	XLogBeginInsert();
+	XLogRegisterData((char *) &xlrec, SizeOfZHeapDelta);
+	XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
+	XLogRegisterBufData(0, ranges.data, ranges.len);
+	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_DELTA);
+	PageSetLSN(page, lsn);
+	END_CRIT_SECTION();
+
+	UnlockReleaseBuffer(buffer);
+}
+
 /* Apply logged ranges; PANICs in redo if they don't make a page. */
 static void
 delta_apply(Page page, const char *data, Size len)

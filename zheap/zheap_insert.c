@@ -49,6 +49,8 @@ typedef struct InsertOp
 	Fxid		fxid;			/* of the current (sub)transaction */
 	uint32		token;			/* speculative token, 0 = none */
 	bool		frozen;
+	const ZUndo *copied;		/* a rewrite copies one row with its history */
+	uint16		ended;			/* copied: ZH_END_MASK bits */
 	Buffer		vmbuffer;		/* kept over pages */
 } InsertOp;
 
@@ -64,7 +66,8 @@ typedef struct InsertStep
 	bool		needs_undo;
 	UndoInsertion undo;
 	uint8		undo_kind;
-	char		payload[INSERT_MAX_PAYLOAD];
+	char	   *payload;		/* local, or longer and palloc'd */
+	char		local[INSERT_MAX_PAYLOAD];
 	ZVmClear	vm;
 	ZInsertChange change;
 } InsertStep;
@@ -107,9 +110,15 @@ zheap_insert_apply(Page page, const ZInsertChange *change)
 		return false;
 	for (int i = 0; i < change->ntuples; i++)
 	{
+		ZTupleHeader header;
+
 		if (!zheap_page_add(page, change->first + i, change->tuple[i],
 							change->len[i]))
 			return false;
+		/* a rewrite copies ended rows, too */
+		zheap_header_get(change->tuple[i], &header);
+		if (ZHeaderIsEnded(&header))
+			((PageHeader) page)->pd_prune_xid = XidFromFxid(change->fxid);
 	}
 	return true;
 }
@@ -335,7 +344,7 @@ find_page(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
 static bool
 extends_last_open(const InsertOp *op, const InsertStep *step)
 {
-	return !step->change.reused && op->token == 0 &&
+	return !step->change.reused && op->token == 0 && op->copied == NULL &&
 		step->choice.tenure == ZTENURE_CONTINUE &&
 		step->choice.prev_urp == last_open.urp &&
 		UndoRecPtrIsValid(last_open.urp) &&
@@ -355,10 +364,14 @@ describe_undo(InsertOp *op, InsertStep *step)
 
 	memset(&u, 0, sizeof(u));
 	ItemPointerSetInvalid(&u.tid);
+	if (op->copied != NULL)
+		u = *op->copied;
 	u.writer = op->fxid;
 	u.cid = op->cid;
 	u.offset = change->first;
-	if (change->reused || op->token != 0)
+	if (op->copied != NULL)
+		Assert(ZUndoIsCopy(&u) && change->ntuples == 1);
+	else if (change->reused || op->token != 0)
 	{
 		u.kind = ZUNDO_INSERT_SET;
 		u.nranges = 1;
@@ -370,14 +383,19 @@ describe_undo(InsertOp *op, InsertStep *step)
 		u.kind = ZUNDO_INSERT_OPEN;
 
 	if (step->is_new)
-		u.flags = ZUNDO_TENURE_START;	/* after nobody */
+		u.flags |= ZUNDO_TENURE_START;	/* after nobody */
 	else
 		zheap_undo_describe_tenure(&step->cx, step->page, step->block,
 								   &step->choice, &u);
 
+	step->payload = step->local;
 	if (zheap_undo_payload_size(&u) > INSERT_MAX_PAYLOAD)
-		elog(ERROR, "undo payload of an insert is too long: %u bytes",
-			 zheap_undo_payload_size(&u));
+	{
+		if (op->copied == NULL)
+			elog(ERROR, "undo payload of an insert is too long: %u bytes",
+				 zheap_undo_payload_size(&u));
+		step->payload = palloc(zheap_undo_payload_size(&u));
+	}
 	len = zheap_undo_encode(&u, step->payload);
 
 	step->undo_kind = u.kind;
@@ -516,6 +534,9 @@ finish_tuples(const InsertOp *op, InsertStep *step, ZTuple **tuples)
 		zheap_header_get(tuples[i]->data, &header);
 		header.slot = change->xact_slot;
 		header.flags2 = op->token != 0 ? ZH_SPECULATIVE : 0;
+		/* no plain insert: whoever doesn't see me has to look further */
+		if (op->copied != NULL)
+			header.flags2 = ZH_INPLACE | op->ended;
 		zheap_header_put(tuples[i]->data, &header);
 
 		change->tuple[i] = tuples[i]->data;
@@ -575,6 +596,8 @@ insert_step(InsertOp *op, ZTuple **tuples, int ntuples, char *scratch,
 			last_open.fxid = op->fxid;
 			last_open.cid = op->cid;
 		}
+		if (step.payload != step.local)
+			pfree(step.payload);
 	}
 	zheap_vm_release(&step.vm);
 	ItemPointerSet(first, step.block, change->first);
@@ -605,6 +628,8 @@ insert_begin(InsertOp *op, Relation rel, CommandId cid, int options,
 	op->options = options & ~ZHEAP_INSERT_NEW_PAGE;
 	op->bistate = bistate;
 	op->token = token;
+	op->copied = NULL;
+	op->ended = 0;
 	op->frozen = (options & HEAP_INSERT_FROZEN) != 0;
 	op->vmbuffer = InvalidBuffer;
 	op->fxid = undo_current_fxid();
@@ -710,6 +735,43 @@ zheap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
 		pfree(tuples[i]);
 	pfree(tuples);
 	pfree(scratch);
+}
+
+/* ----------------------------------------------------------------
+ *	rows of a table that is being rewritten
+ * ----------------------------------------------------------------
+ */
+
+/* scratch: BLCKSZ bytes */
+void
+zheap_insert_settled(Relation rel, ZTuple **tuples, int ntuples, int options,
+					 BulkInsertState bistate, char *scratch)
+{
+	InsertOp	op;
+	ItemPointerData tid;
+	int			done = 0;
+
+	insert_begin(&op, rel, FirstCommandId, options | HEAP_INSERT_FROZEN,
+				 bistate, 0);
+	while (done < ntuples)
+		done += insert_step(&op, tuples + done, ntuples - done, scratch, &tid);
+	insert_end(&op);
+}
+
+void
+zheap_insert_copied(Relation rel, ZTuple *tuple, const ZUndo *undo,
+					uint16 ended, int options, BulkInsertState bistate,
+					ItemPointer tid)
+{
+	InsertOp	op;
+
+	Assert((ended & ~ZH_END_MASK) == 0);
+	insert_begin(&op, rel, undo->cid, options & ~HEAP_INSERT_FROZEN, bistate,
+				 0);
+	op.copied = undo;
+	op.ended = ended;
+	(void) insert_step(&op, &tuple, 1, NULL, tid);
+	insert_end(&op);
 }
 
 /* ----------------------------------------------------------------

@@ -476,7 +476,9 @@ row_is_meant(ZRowWrite *w, Fxid writer, bool own, CommandId cid, bool insert)
 			break;
 	}
 	/* a row has no older version than the inserted one */
-	return insert || zheap_row_visible_to(w->snapshot, writer, own, cid);
+	return insert || zheap_row_visible_to(w->snapshot, writer, own, cid) ||
+		(!own && zheap_row_was_only_copied(&w->cx, w->buffer, w->page,
+										   w->block, w->off, w->snapshot));
 }
 
 static RowStep

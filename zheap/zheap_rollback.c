@@ -235,6 +235,9 @@ rollback_change(Rollback *rb, uint8 id)
 		zheap_row_is_corrupt(rb->walk.rel, rb->walk.block, r->offset,
 							 "a tuple whose change is to be taken back");
 	zheap_header_get(tuple, &cur);
+	if (ZUndoIsCopy(r))
+		zheap_row_is_corrupt(rb->walk.rel, rb->walk.block, r->offset,
+							 "no rewritten table whose rewriting was aborted");
 	if (cur.slot != id || (cur.flags2 & ZH_LOCK_ONLY))
 		zheap_row_is_corrupt(rb->walk.rel, rb->walk.block, r->offset,
 							 "a tuple in the xact slot of its aborted change");

@@ -450,6 +450,51 @@ zheap_deform_tuple(TupleDesc desc, const char *tuple, uint16 len,
 	deform_all(desc, tuple, len, false, values, isnull);
 }
 
+void
+zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
+						const ZMissing *missing)
+{
+	Datum	   *values = palloc(desc->natts * sizeof(Datum));
+	bool	   *isnull = palloc(desc->natts * sizeof(bool));
+	Datum	   *mvalues = palloc(desc->natts * sizeof(Datum));
+	bool	   *misnull = palloc(desc->natts * sizeof(bool));
+	ZTupleHeader header;
+	ZTupleHeader formed;
+	ZTuple	   *full;
+	int			natts;
+
+	zheap_header_get(tuple, &header);
+	natts = ZHeaderNatts(&header);
+	zheap_deform_tuple(desc, tuple, *len, values, isnull);
+	for (; missing != NULL; missing = missing->next)
+	{
+		ZTupleHeader mheader;
+
+		zheap_header_get(missing->data, &mheader);
+		zheap_deform_tuple(desc, missing->data, missing->len, mvalues,
+						   misnull);
+		for (; natts < ZHeaderNatts(&mheader) && natts < desc->natts; natts++)
+		{
+			values[natts] = mvalues[natts];
+			isnull[natts] = misnull[natts];
+		}
+	}
+
+	full = zheap_form_tuple(desc, values, isnull);
+	zheap_header_get(full->data, &formed);
+	formed.slot = header.slot;
+	formed.flags2 = header.flags2;
+	memcpy(tuple, full->data, full->len);
+	zheap_header_put(tuple, &formed);
+	*len = full->len;
+
+	pfree(full);
+	pfree(values);
+	pfree(isnull);
+	pfree(mvalues);
+	pfree(misnull);
+}
+
 /* ----------------------------------------------------------------
  *	toasting
  *
@@ -546,6 +591,19 @@ zheap_form_from_slot(Relation rel, TupleTableSlot *slot,
 		 (oldslot != NULL && slot_has_external(oldslot))))
 		return form_toasted(rel, values, slot->tts_isnull, oldslot, options);
 	return form_planned(desc, values, slot->tts_isnull, &plan);
+}
+
+ZTuple *
+zheap_form_rewritten(Relation rel, const Datum *values, const bool *isnull,
+					 int options)
+{
+	FormPlan	plan;
+
+	plan_form(RelationGetDescr(rel), values, isnull, &plan);
+	if (plan.len > ZHEAP_TOAST_THRESHOLD ||
+		(plan.flags1 & ZH_HASEXTERNAL) != 0)
+		return form_toasted(rel, values, isnull, NULL, options);
+	return form_planned(RelationGetDescr(rel), values, isnull, &plan);
 }
 
 void

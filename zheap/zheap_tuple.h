@@ -69,6 +69,31 @@ extern void zheap_deform_tuple(TupleDesc desc, const char *tuple, uint16 len,
 							   Datum *values, bool *isnull);
 
 /*
+ * The same with toasting, from values, for a table that is being rewritten:
+ * core's toaster keeps the identity of values that are out of line already.
+ */
+extern ZTuple *zheap_form_rewritten(Relation rel, const Datum *values,
+									const bool *isnull, int options);
+
+/*
+ * Defaults of columns that were added without a rewrite, for versions of rows
+ * that are older than a rewrite: a row with these columns, the others null.
+ */
+typedef struct ZMissing
+{
+	struct ZMissing *next;		/* of a later rewrite */
+	uint16		len;
+	char		data[FLEXIBLE_ARRAY_MEMBER];
+} ZMissing;
+
+/*
+ * Add columns that the row hasn't: from the list, first come first served, and
+ * from the descriptor beyond.  tuple has room for BLCKSZ bytes.
+ */
+extern void zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
+									const ZMissing *missing);
+
+/*
  * A row being deformed step by step.  start: sets everything but raw and
  * scratch (zero them before), checks the header.  to: columns next .. natts - 1
  * as far as the row has them; ERROR (data corrupted) if it is too short.

@@ -28,6 +28,7 @@
 
 #define SizeOfTid				6
 #define SizeOfLink				16
+#define SizeOfElsewhere			(SizeOfLink + 8)
 
 /* where the decoder stands */
 typedef struct Cursor
@@ -135,7 +136,6 @@ assert_encodable(const ZUndo *u)
 	Assert(u->kind != ZUNDO_SPILL || (u->flags & ZUNDO_TENURE_START));
 	Assert(u->offset != InvalidOffsetNumber);
 	Assert(ZUndoIsChange(u) || (u->flags & ZUNDO_OLD_MASK) == 0);
-	Assert((u->flags & ZUNDO_OLD_MASK) != ZUNDO_OLD_MASK);
 	Assert((u->flags & ZUNDO_FAMILY) == 0 || (u->flags & ZUNDO_TENURE_START));
 	Assert((u->flags & ZUNDO_FAMILY) == 0 || u->prev_fxid != InvalidFxid);
 	Assert((u->flags & ZUNDO_OPEN) == 0 || is_open_delete(u));
@@ -165,14 +165,15 @@ zheap_undo_payload_size(const ZUndo *u)
 		size += ZHEAP_HEADER_SIZE;
 		if ((u->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_LINK)
 			size += SizeOfLink;
-	}
-	switch (u->kind)
-	{
-		case ZUNDO_UPDATE:
+		if (ZUndoIsCopy(u))
+			size += SizeOfElsewhere + u->missing_len;
+		if (ZUndoHasDiff(u))
 			size += undo_packed_size(u->prefix) +
 				undo_packed_size(u->oldmid) +
 				undo_packed_size(u->newmid) + u->oldmid;
-			break;
+	}
+	switch (u->kind)
+	{
 		case ZUNDO_MOVE:
 			size += SizeOfTid;
 			break;
@@ -227,15 +228,25 @@ zheap_undo_encode(const ZUndo *u, char *buf)
 			p = put_bytes(p, &u->link_fxid, sizeof(Fxid));
 			p = put_bytes(p, &u->link_urp, sizeof(UndoRecPtr));
 		}
-	}
-	switch (u->kind)
-	{
-		case ZUNDO_UPDATE:
+		if (ZUndoIsCopy(u))
+		{
+			p = put_bytes(p, &u->link_fxid, sizeof(Fxid));
+			p = put_bytes(p, &u->link_urp, sizeof(UndoRecPtr));
+			p = put_bytes(p, &u->old_block, sizeof(BlockNumber));
+			p = put_bytes(p, &u->old_offset, sizeof(OffsetNumber));
+			p = put_bytes(p, &u->missing_len, sizeof(uint16));
+			p = put_bytes(p, u->missing, u->missing_len);
+		}
+		if (ZUndoHasDiff(u))
+		{
 			p = undo_pack(p, u->prefix);
 			p = undo_pack(p, u->oldmid);
 			p = undo_pack(p, u->newmid);
 			p = put_bytes(p, u->oldbytes, u->oldmid);
-			break;
+		}
+	}
+	switch (u->kind)
+	{
 		case ZUNDO_MOVE:
 			p = put_bytes(p, &u->tid, SizeOfTid);
 			break;
@@ -278,8 +289,6 @@ zheap_undo_encode(const ZUndo *u, char *buf)
 static void
 decode_common(Cursor *c, ZUndo *u)
 {
-	if ((u->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_MASK)
-		undo_is_malformed(c->rec, "no such kind of old version");
 	if ((u->flags & ZUNDO_FAMILY) && (u->flags & ZUNDO_TENURE_START) == 0)
 		undo_is_malformed(c->rec, "a family bit without the start of a tenure");
 
@@ -308,14 +317,40 @@ decode_common(Cursor *c, ZUndo *u)
 			undo_is_malformed(c->rec, "the payload ends in the old header");
 		zheap_header_get(c->p, &u->oldhdr);
 		c->p += ZHEAP_HEADER_SIZE;
-		if ((u->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_LINK)
+		if ((u->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_LINK || ZUndoIsCopy(u))
 		{
 			get_bytes(c, &u->link_fxid, sizeof(Fxid));
 			get_bytes(c, &u->link_urp, sizeof(UndoRecPtr));
 			if (u->link_fxid == InvalidFxid || !UndoRecPtrIsValid(u->link_urp))
 				undo_is_malformed(c->rec, "the link to the old version is empty");
 		}
+		if (ZUndoIsCopy(u))
+		{
+			get_bytes(c, &u->old_block, sizeof(BlockNumber));
+			get_bytes(c, &u->old_offset, sizeof(OffsetNumber));
+			if (u->old_offset == InvalidOffsetNumber ||
+				u->old_offset > MaxHeapTuplesPerPage)
+				undo_is_malformed(c->rec, "old offset out of bounds");
+			get_bytes(c, &u->missing_len, sizeof(uint16));
+			if (c->end - c->p < u->missing_len ||
+				(u->missing_len != 0 && u->missing_len < ZHEAP_HEADER_SIZE))
+				undo_is_malformed(c->rec, "the payload ends in the missing columns");
+			u->missing = c->p;
+			c->p += u->missing_len;
+		}
+		if (ZUndoHasDiff(u))
+		{
+			u->prefix = get_number(c, BLCKSZ);
+			u->oldmid = get_number(c, BLCKSZ);
+			u->newmid = get_number(c, BLCKSZ);
+			if (c->end - c->p < u->oldmid)
+				undo_is_malformed(c->rec, "the payload ends in the old bytes");
+			u->oldbytes = c->p;
+			c->p += u->oldmid;
+		}
 	}
+	else if (u->flags & ZUNDO_OLD_MASK)
+		undo_is_malformed(c->rec, "an old version of a row that has none");
 }
 
 static void
@@ -433,15 +468,6 @@ zheap_undo_decode(const UndoRecord *rec, ZUndo *u)
 		case ZUNDO_INSERT_SET:
 			decode_insert_set(&c, u);
 			break;
-		case ZUNDO_UPDATE:
-			u->prefix = get_number(&c, BLCKSZ);
-			u->oldmid = get_number(&c, BLCKSZ);
-			u->newmid = get_number(&c, BLCKSZ);
-			if (c.end - c.p < u->oldmid)
-				undo_is_malformed(rec, "the payload ends in the old bytes");
-			u->oldbytes = c.p;
-			c.p += u->oldmid;
-			break;
 		case ZUNDO_MOVE:
 			get_bytes(&c, &u->tid, SizeOfTid);
 			break;
@@ -547,8 +573,8 @@ zheap_undo_diff(ZUndo *u, const char *oldtuple, uint16 oldlen,
 }
 
 /*
- * Patch an image back to what it was before the change: UPDATE replaces the
- * middle, every change restores the old header.  image has room for BLCKSZ
+ * Patch an image back to what it was before the change: UPDATE and a copy
+ * replace the middle, every change restores the old header.  image has room for BLCKSZ
  * bytes; *len is its true length, before and after.  The header written never
  * has SLACK, because an image has none.
  */
@@ -561,7 +587,7 @@ zheap_undo_step_back(const ZUndo *u, char *image, uint16 *len)
 	zheap_header_get(image, &now);
 	zheap_undo_old_header(u, &now, &header);
 
-	if (u->kind == ZUNDO_UPDATE)
+	if (ZUndoHasDiff(u))
 	{
 		Size		head = ZHEAP_HEADER_SIZE + (Size) u->prefix;
 		Size		suffix;

@@ -16,6 +16,9 @@
  *	UPDATE, DELETE, MOVE:	old header, 5 bytes (as after the takeover pass and
  *					after normalising dead locks), but not if OPEN;
  *					OLD_LINK: link fxid u64, link urp u64
+ *					OLD_ELSEWHERE: the same; old block u32, old offset u16;
+ *					missing length u16, missing bytes; and for DELETE and MOVE
+ *					too what follows for UPDATE
  *	UPDATE:			prefix, old middle length, new middle length, packed;
  *					old middle bytes (behind the 5 byte header, true lengths)
  *	MOVE:			new TID, 6 bytes
@@ -43,6 +46,11 @@
  *	OLD_IN_CHAIN	it belongs to this xact slot: look on along chain
  *	OLD_LINK		content of the xact slot it belonged to, walked down to the
  *					first committed tenure
+ *	OLD_ELSEWHERE	a rewrite of the table brought the row here: owner and newest
+ *					record of the old version, whose history goes on under its
+ *					old block and offset.  "missing" is a row with the defaults
+ *					of columns that versions there don't have, for core forgets
+ *					these defaults when it rewrites a table
  *
  *-------------------------------------------------------------------------
  */
@@ -69,6 +77,7 @@
 #define ZUNDO_OLD_ALLVISIBLE	0x00
 #define ZUNDO_OLD_IN_CHAIN		0x08
 #define ZUNDO_OLD_LINK			0x10
+#define ZUNDO_OLD_ELSEWHERE		0x18
 #define ZUNDO_KEY				0x20	/* change of a key column, or delete */
 #define ZUNDO_KEPT_KEY			0x20	/* INSERT_SET: arrived by a move that left
 										 * the key columns alone */
@@ -91,6 +100,10 @@ typedef struct ZUndo
 	ZTupleHeader oldhdr;
 	Fxid		link_fxid;
 	UndoRecPtr	link_urp;
+	BlockNumber old_block;		/* OLD_ELSEWHERE */
+	OffsetNumber old_offset;
+	uint16		missing_len;
+	const char *missing;
 	uint16		prefix;
 	uint16		oldmid;
 	uint16		newmid;
@@ -124,6 +137,10 @@ typedef struct ZSpillEntry
 	((u)->kind == ZUNDO_INSERT_OPEN || (u)->kind == ZUNDO_INSERT_SET)
 #define ZUndoIsChange(u) \
 	((u)->kind >= ZUNDO_UPDATE && (u)->kind <= ZUNDO_MOVE)
+/* no change of the row, but its copy into another file */
+#define ZUndoIsCopy(u) \
+	(ZUndoIsChange(u) && ((u)->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_ELSEWHERE)
+#define ZUndoHasDiff(u)		((u)->kind == ZUNDO_UPDATE || ZUndoIsCopy(u))
 
 /* payload bytes that encode would write */
 extern uint16 zheap_undo_payload_size(const ZUndo *u);

@@ -593,8 +593,9 @@ truncate_table(Vacuum *vac)
 
 /*
  * pg_class.  relfrozenxid and relminmxid are invalid for our tables and stay
- * so; but ALTER TABLE's rewrites set them for any access method, and then they
- * must be moved on although nothing here depends on them.
+ * so; but ALTER TABLE's rewrites set them for any access method, VACUUM FULL
+ * does for the sake of the toast table, and then they must be moved on although
+ * nothing here depends on them.
  */
 static void
 update_table_stats(Vacuum *vac)
@@ -702,24 +703,4 @@ zheap_relation_vacuum(Relation rel, struct VacuumParams *params,
 	update_table_stats(vac);
 	pgstat_progress_end_command();
 	report(vac, start, &usage);
-}
-
-/*
- * VACUUM FULL and CLUSTER.  They must carry what older snapshots still see,
- * so this is refused rather than done by halves.
- */
-void
-zheap_copy_for_cluster(Relation oldrel, Relation newrel, Relation index,
-					   bool use_sort, TransactionId oldest_xmin,
-					   TransactionId *xid_cutoff, MultiXactId *multi_cutoff,
-					   double *num_tuples, double *tups_vacuumed,
-					   double *tups_recently_dead)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("%s is not supported by access method zheap yet",
-					index != NULL ?
-					"CLUSTER" : "VACUUM FULL"),
-			 errdetail("Table \"%s\" was not changed.",
-					   RelationGetRelationName(oldrel))));
 }

@@ -205,6 +205,7 @@ version_clear(ZVersion *v)
 	v->own = false;
 	v->loose = false;
 	v->ended = false;
+	v->plain_copy = false;
 	v->kind = 0;
 	ItemPointerSetInvalid(&v->next);
 	v->len = 0;
@@ -216,6 +217,8 @@ version_from_record(ZVersion *v, const ZWalk *walk, ZXactStatus status)
 {
 	v->writer = walk->w;
 	v->kind = walk->undo.kind;
+	v->plain_copy = ZUndoIsCopy(&walk->undo) && !ZHeaderIsEnded(&walk->undo.oldhdr) &&
+		(walk->undo.oldhdr.flags2 & ZH_INPLACE) == 0;
 	if (status == ZXACT_CURRENT)
 	{
 		v->own = true;
@@ -326,6 +329,13 @@ version_accept(ZReadContext *cx, ZWalk *walk, ZWalkState state, Buffer buffer,
 			   ZVersion *v)
 {
 	v->ended = ZHeaderIsEnded(&walk->hdr);
+	if (unlikely(walk->missing != NULL))
+	{
+		if (ZHeaderNatts(&walk->hdr) < RelationGetDescr(cx->rel)->natts)
+			zheap_tuple_add_missing(RelationGetDescr(cx->rel), v->data,
+									&v->len, walk->missing);
+		zheap_walk_forget_missing(walk);
+	}
 	if (state == ZWALK_OWNED && v->kind == 0)
 		version_identify(cx, walk, buffer, v);
 	if (!v->ended)
@@ -401,6 +411,7 @@ zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
 			report_conflict_out(cx, walk.w);
 			if (type == SNAPSHOT_DIRTY && dirty_step_over(cx, &walk, true))
 				return version_accept(cx, &walk, state, buffer, v);
+			zheap_walk_forget_missing(&walk);
 			v->len = 0;
 			return false;
 		}
@@ -436,7 +447,8 @@ zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
 		{
 			bool		inserted = ZUndoIsInsert(&walk.undo);
 
-			report_conflict_out(cx, walk.w);
+			if (!ZUndoIsCopy(&walk.undo))
+				report_conflict_out(cx, walk.w);
 			if (type == SNAPSHOT_DIRTY && dirty_step_over(cx, &walk, inserted))
 			{
 				if (is_speculative(&walk))
@@ -450,6 +462,7 @@ zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
 
 	if (state == ZWALK_NONE)
 	{
+		zheap_walk_forget_missing(&walk);
 		v->len = 0;
 		return false;
 	}
@@ -691,6 +704,47 @@ zheap_predecessor(ZReadContext *cx, Buffer buffer, Page page,
 	}
 	v->len = 0;
 	return false;
+}
+
+/*
+ * The newest version, committed by another transaction, isn't visible to an
+ * MVCC snapshot: was the row merely copied since, by rewrites of its table?
+ */
+bool
+zheap_row_was_only_copied(ZReadContext *cx, Buffer buffer, Page page,
+						  BlockNumber block, OffsetNumber off,
+						  Snapshot snapshot)
+{
+	ZWalk		walk;
+	ZWalkState	state;
+
+	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
+					NULL, NULL);
+	state = zheap_walk_start(&walk, page);
+	while (state == ZWALK_OWNED)
+	{
+		ZXactStatus status = zheap_walk_status(&walk, buffer);
+
+		if (status == ZXACT_ALL_VISIBLE)
+			return true;
+		if (status != ZXACT_COMMITTED)
+			return false;
+		if (!XidInMVCCSnapshot(XidFromFxid(walk.w), snapshot))
+			return true;
+		switch (zheap_walk_find(&walk, false))
+		{
+			case ZFIND_GONE:
+				return true;
+			case ZFIND_FOUND:
+				if (!ZUndoIsCopy(&walk.undo))
+					return false;
+				state = zheap_walk_step_back(&walk);
+				break;
+			default:
+				break;
+		}
+	}
+	return state == ZWALK_SETTLED;
 }
 
 /*

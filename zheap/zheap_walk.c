@@ -66,6 +66,20 @@ zheap_walk_init(ZWalk *walk, Relation rel, UndoReader *reader,
 	walk->len = len;
 	walk->budget = ZWALK_NO_BUDGET;
 	walk->floor = InvalidFxid;
+	walk->missing = NULL;
+}
+
+/* Free what the walk has collected.  Needed only where memory lives long. */
+void
+zheap_walk_forget_missing(ZWalk *walk)
+{
+	while (walk->missing != NULL)
+	{
+		ZMissing   *m = walk->missing;
+
+		walk->missing = m->next;
+		pfree(m);
+	}
 }
 
 /* is the version settled by its header alone (steps 2 and 9)? */
@@ -279,6 +293,33 @@ zheap_walk_find(ZWalk *walk, bool held)
 }
 
 /*
+ * The version before is one of the table's file of then: its history goes on
+ * under its old place, the record names owner and newest record.  It was
+ * committed, or of the same transaction, when it was copied, so no lock is
+ * needed for what lies below.
+ */
+static ZWalkState
+walk_step_elsewhere(ZWalk *walk)
+{
+	const ZUndo *r = &walk->undo;
+
+	if (walk->image != NULL && r->missing_len > 0)
+	{
+		ZMissing   *m = palloc(offsetof(ZMissing, data) + r->missing_len);
+
+		m->len = r->missing_len;
+		memcpy(m->data, r->missing, r->missing_len);
+		m->next = walk->missing;
+		walk->missing = m;
+	}
+	walk->block = r->old_block;
+	walk->off = r->old_offset;
+	walk->skip = false;
+	walk_move(walk, r->link_fxid, r->link_urp);
+	return ZWALK_OWNED;
+}
+
+/*
  * Step 9: after ZFIND_FOUND, stand at the version before.
  */
 ZWalkState
@@ -300,6 +341,8 @@ zheap_walk_step_back(ZWalk *walk)
 		zheap_undo_step_back(r, walk->image, walk->len);
 	now = walk->hdr;
 	zheap_undo_old_header(r, &now, &walk->hdr);
+	if (ZUndoIsCopy(r))
+		return walk_step_elsewhere(walk);
 	if (ZHeaderIsEnded(&walk->hdr))
 		walk_is_corrupt(walk, "a row that had not ended before it was changed");
 

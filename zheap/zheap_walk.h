@@ -4,8 +4,8 @@
  *	  Walking a row's history on one page: find the record that made a
  *	  version, step back over it (rule M8, steps 1-3, 8, 9).
  *
- * Private to zheap_walk.c, zheap_visibility.c, zheap_rollback.c and
- * zheap_prune.c.  The walk knows where it stands, not whether to accept: the
+ * Private to zheap_walk.c, zheap_visibility.c, zheap_rollback.c,
+ * zheap_prune.c and zheap_rewrite.c.  The walk knows where it stands, not whether to accept: the
  * caller judges the owner it stands at, then finds and steps back or stops.
  *
  *		state = zheap_walk_start(&walk, ...);
@@ -57,6 +57,8 @@ typedef struct ZWalk
 	int			budget;			/* records that may still be read */
 	Fxid		floor;			/* xmin of the snapshot asked for, or 0: what
 								 * was spilled before that is dead */
+	ZMissing   *missing;		/* defaults for versions of older files,
+								 * innermost first; only if image is wanted */
 	/* the record read last */
 	ZUndo		undo;
 	UndoRecord	raw;
@@ -75,6 +77,8 @@ typedef struct ZWalk
 	(ZWalkIsExact(walk) && ((walk)->hdr.flags2 & ZH_INPLACE) == 0 && \
 	 !ZHeaderIsEnded(&(walk)->hdr))
 
+/* give up the list of defaults, where the walk ends before its context does */
+extern void zheap_walk_forget_missing(ZWalk *walk);
 extern void zheap_walk_init(ZWalk *walk, Relation rel, UndoReader *reader,
 							const UndoHorizons *hz, BlockNumber block,
 							OffsetNumber off, char *image, uint16 *len);

@@ -1,0 +1,895 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_rewrite.c
+ *	  Copying a table into a new file, for VACUUM FULL and CLUSTER.
+ *
+ * Both are MVCC-safe: snapshots that are older than the command see afterwards
+ * what they saw before.  Each row falls in one of three classes:
+ *
+ *	ended for all	left behind
+ *	settled			visible to all: written as such, without undo
+ *	recent			somebody may not see it, or may see an older version, or
+ *					that it hasn't ended.  The copy is written as a change by
+ *					this transaction whose undo record names the old version:
+ *					owner and record in undo, old block and offset.  Who doesn't
+ *					see us steps back and goes on in the history that the row
+ *					has in undo already, which stays as long as he needs it
+ *					(lemma L1).  Nothing of it is copied.
+ *
+ * Two things that old versions need don't live in undo.  Their out-of-line
+ * values: those of recent rows are saved into the new toast table, under the
+ * identities they have, which the swap of toast tables keeps valid.  And
+ * defaults of columns added without a rewrite, which core forgets: the copy's
+ * record keeps them.
+ *
+ * A row that moved names its new place in undo; its copy is written last, when
+ * the new place of that place is known, and names it.
+ *
+ * The table is locked in ACCESS EXCLUSIVE mode: nobody changes it, nobody has
+ * a row lock, all other writers have finished.  So pages are judged from
+ * private copies, after what aborted on them was taken back.  Temporary
+ * memory is per row.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/detoast.h"
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/multixact.h"
+#include "access/relscan.h"
+#include "access/toast_internals.h"
+#include "access/xact.h"
+#include "commands/progress.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/procarray.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/tuplesort.h"
+
+#include "zheap/zheap_walk.h"
+
+#define REWRITE_OPTIONS		(HEAP_INSERT_SKIP_FSM | HEAP_INSERT_NO_LOGICAL)
+
+typedef enum RowClass
+{
+	ROW_NONE,					/* no row under this TID */
+	ROW_DEAD,					/* ended for all */
+	ROW_SETTLED,
+	ROW_RECENT
+} RowClass;
+
+/* a recent row on its way */
+typedef struct RecentRow
+{
+	ItemPointerData tid;		/* in the old file */
+	ItemPointerData next;		/* it moved there; else invalid */
+	ItemPointerData from;		/* it came from there by a move; else invalid */
+	bool		key;			/* its end is a change of the key */
+	bool		lacks;			/* some version lacks columns with defaults */
+	ZTupleHeader header;
+	Fxid		link_fxid;		/* the newest version's writer and record */
+	UndoRecPtr	link_urp;
+	uint16		len;
+	char		image[FLEXIBLE_ARRAY_MEMBER];
+} RecentRow;
+
+/* where rows went that had come by a move */
+typedef struct ArrivedRow
+{
+	ItemPointerData old;		/* hash key */
+	ItemPointerData new;
+} ArrivedRow;
+
+typedef struct Rewrite
+{
+	Relation	oldrel;
+	Relation	newrel;
+	TupleDesc	desc;
+	CommandId	cid;
+	BulkInsertState bistate;
+	Fxid		horizon;		/* committed below: visible to everybody */
+	Fxid		conflict;		/* newest writer settled by that, not by U */
+	BlockNumber conflict_block;
+
+	/* columns */
+	bool		has_dropped;
+	bool		toasts;			/* values are kept out of line */
+	ZTuple	   *missing;		/* defaults that core will forget, or NULL */
+	Datum	   *values;
+	bool	   *isnull;
+
+	/* the old page */
+	BlockNumber block;
+	BufferAccessStrategy strategy;
+	UndoHorizons hz;
+	UndoReader	reader;
+	PGAlignedBlock page;
+
+	/* the row being judged */
+	ZWalk		walk;
+	uint16		len;
+	char		image[BLCKSZ];
+	RecentRow  *recent;			/* of a ROW_RECENT; in row_context */
+	List	   *externals;		/* its versions' toast pointers, each once */
+	MemoryContext row_context;
+
+	/* settled rows that are going to be written together */
+	int			nbatch;
+	Size		batch_bytes;
+	ZTuple	   *batch[MaxHeapTuplesPerPage];
+	MemoryContext batch_context;
+	char	   *scratch;
+
+	/* moves */
+	List	   *moved;			/* RecentRows whose copy waits for the end */
+	HTAB	   *arrived;
+	MemoryContext context;
+
+	/* for the caller */
+	double		num_tuples;
+	double		vacuumed;
+	double		recently_dead;
+} Rewrite;
+
+#define rewrite_is_corrupt(rw, off, expected) \
+	zheap_row_is_corrupt((rw)->oldrel, (rw)->block, off, expected)
+
+/* ----------------------------------------------------------------
+ *	columns
+ * ----------------------------------------------------------------
+ */
+
+static void
+survey_columns(Rewrite *rw)
+{
+	TupleDesc	desc = rw->desc;
+	bool		any = false;
+
+	rw->values = palloc(desc->natts * sizeof(Datum));
+	rw->isnull = palloc(desc->natts * sizeof(bool));
+	rw->toasts = OidIsValid(rw->newrel->rd_toastoid);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		rw->values[i] = (Datum) 0;
+		rw->isnull[i] = true;
+		if (att->attisdropped)
+			rw->has_dropped = true;
+		else if (att->atthasmissing)
+		{
+			rw->values[i] = getmissingattr(desc, i + 1, &rw->isnull[i]);
+			any = true;
+		}
+	}
+	if (any)
+		rw->missing = zheap_form_tuple(desc, rw->values, rw->isnull);
+}
+
+/* would core fill in a column that a row of natts columns hasn't */
+static bool
+row_lacks_columns(Rewrite *rw, int natts)
+{
+	if (rw->missing == NULL)
+		return false;
+	for (int i = natts; i < rw->desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(rw->desc, i);
+
+		if (att->atthasmissing && !att->attisdropped)
+			return true;
+	}
+	return false;
+}
+
+/* the row's values into rw->values, without those of dropped columns */
+static void
+deform_row(Rewrite *rw, const char *image, uint16 len)
+{
+	zheap_deform_tuple(rw->desc, image, len, rw->values, rw->isnull);
+	for (int i = 0; rw->has_dropped && i < rw->desc->natts; i++)
+	{
+		if (TupleDescAttr(rw->desc, i)->attisdropped)
+			rw->isnull[i] = true;
+	}
+}
+
+/*
+ * The row as it goes to the new file.  Most go as they are.  Else all columns
+ * are filled in, dropped ones are null, and large values go to the new toast
+ * table.
+ */
+static ZTuple *
+form_row(Rewrite *rw, const char *image, uint16 len)
+{
+	ZTupleHeader header;
+	ZTuple	   *tuple;
+
+	zheap_header_get(image, &header);
+	if (rw->has_dropped || ZHeaderNatts(&header) != rw->desc->natts ||
+		(header.natts_flags1 & (ZH_HASEXTERNAL | ZH_ORIGIN)) != 0 ||
+		len > ZHEAP_TOAST_THRESHOLD)
+	{
+		deform_row(rw, image, len);
+		return zheap_form_rewritten(rw->newrel, rw->values, rw->isnull,
+									REWRITE_OPTIONS);
+	}
+
+	tuple = palloc(sizeof(ZTuple) + len);
+	tuple->data = (char *) tuple + sizeof(ZTuple);
+	tuple->len = len;
+	memcpy(tuple->data, image, len);
+	header.slot = 0;
+	header.flags2 = 0;
+	zheap_header_put(tuple->data, &header);
+	return tuple;
+}
+
+/* ----------------------------------------------------------------
+ *	judging a row
+ * ----------------------------------------------------------------
+ */
+
+/* Have a copy of an old page, rolled back.  Samples the horizons. */
+static void
+load_page(Rewrite *rw, BlockNumber block)
+{
+	Buffer		buffer;
+	Page		page;
+
+	if (rw->block == block)
+		return;
+	rw->block = block;
+	rw->hz = undo_horizons();
+	buffer = ReadBufferExtended(rw->oldrel, MAIN_FORKNUM, block, RBM_NORMAL,
+								rw->strategy);
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	page = BufferGetPage(buffer);
+	if (!PageIsNew(page))
+	{
+		zheap_page_check(rw->oldrel, block, page);
+		if (zheap_page_has_aborted(buffer, page, &rw->hz))
+			zheap_rollback_buffer(rw->oldrel, buffer);
+	}
+	memcpy(rw->page.data, page, BLCKSZ);
+	UnlockReleaseBuffer(buffer);
+}
+
+/*
+ * Who made the version that the walk stands at?  True: the walk stands at the
+ * record, and the writer is mine or too recent to be visible to all.  False:
+ * the version is settled.
+ */
+static bool
+find_recent_writer(Rewrite *rw, ZWalkState state)
+{
+	ZWalk	   *walk = &rw->walk;
+
+	while (state == ZWALK_OWNED)
+	{
+		ZXactStatus status = zheap_xact_status(walk->w, &rw->hz);
+
+		if (status == ZXACT_ALL_VISIBLE)
+			break;
+		if (status == ZXACT_COMMITTED && walk->w < rw->horizon)
+		{
+			if (walk->w > rw->conflict)
+			{
+				rw->conflict = walk->w;
+				rw->conflict_block = rw->block;
+			}
+			break;
+		}
+		if (status != ZXACT_COMMITTED && status != ZXACT_CURRENT)
+			rewrite_is_corrupt(rw, walk->off,
+							   "no unfinished change in a table that is locked");
+		switch (zheap_walk_find(walk, false))
+		{
+			case ZFIND_FOUND:
+				return true;
+			case ZFIND_GONE:
+				return false;
+			default:
+				break;
+		}
+	}
+	return false;
+}
+
+/* note what a version that somebody may see needs besides undo */
+static void
+note_version(Rewrite *rw, RecentRow *row)
+{
+	ZTupleHeader header;
+	int			natts;
+
+	zheap_header_get(rw->image, &header);
+	natts = ZHeaderNatts(&header);
+	if (row_lacks_columns(rw, natts))
+		row->lacks = true;
+	if (!rw->toasts || (header.natts_flags1 & ZH_HASEXTERNAL) == 0)
+		return;
+
+	deform_row(rw, rw->image, rw->len);
+	for (int i = 0; i < Min(natts, rw->desc->natts); i++)
+	{
+		struct varlena *value = (struct varlena *) DatumGetPointer(rw->values[i]);
+		bool		known = false;
+		ListCell   *lc;
+
+		if (rw->isnull[i] || TupleDescAttr(rw->desc, i)->attlen != -1 ||
+			!VARATT_IS_EXTERNAL_ONDISK(value))
+			continue;
+		foreach(lc, rw->externals)
+		{
+			if (memcmp(lfirst(lc), value, TOAST_POINTER_SIZE) == 0)
+				known = true;
+		}
+		if (!known)
+		{
+			void	   *copy = palloc(TOAST_POINTER_SIZE);
+
+			memcpy(copy, value, TOAST_POINTER_SIZE);
+			rw->externals = lappend(rw->externals, copy);
+		}
+	}
+}
+
+/* The walk stands at the record of a recent row's newest version. */
+static void
+collect_history(Rewrite *rw)
+{
+	ZWalk	   *walk = &rw->walk;
+	RecentRow  *row = palloc(offsetof(RecentRow, image) + rw->len);
+
+	row->header = walk->hdr;
+	row->link_fxid = walk->w;
+	row->link_urp = walk->u;
+	row->len = rw->len;
+	memcpy(row->image, rw->image, rw->len);
+	ItemPointerSet(&row->tid, rw->block, walk->off);
+	ItemPointerSetInvalid(&row->from);
+	ItemPointerSetInvalid(&row->next);
+	if (walk->undo.kind == ZUNDO_MOVE)
+		row->next = walk->undo.tid;
+	row->key = (walk->undo.flags & ZUNDO_KEY) != 0;
+	row->lacks = false;
+	rw->recent = row;
+	rw->externals = NIL;
+
+	for (;;)
+	{
+		ZWalkState	state;
+
+		CHECK_FOR_INTERRUPTS();
+		note_version(rw, row);
+		if (ZUndoIsInsert(&walk->undo))
+		{
+			row->from = walk->undo.tid;
+			break;
+		}
+		state = zheap_walk_step_back(walk);
+		if (!find_recent_writer(rw, state))
+		{
+			note_version(rw, row);
+			break;
+		}
+	}
+	zheap_walk_forget_missing(walk);
+}
+
+/*
+ * Class of the row at an offset of the page loaded.  Its bytes are in
+ * rw->image; of a recent one in *rw->recent, with all that its versions need.
+ */
+static RowClass
+judge_row(Rewrite *rw, OffsetNumber off)
+{
+	ZWalk	   *walk = &rw->walk;
+	ZWalkState	state;
+
+	if (PageIsNew(rw->page.data))
+		return ROW_NONE;
+	zheap_walk_init(walk, rw->oldrel, &rw->reader, &rw->hz, rw->block, off,
+					rw->image, &rw->len);
+	state = zheap_walk_start(walk, rw->page.data);
+	if (state == ZWALK_NONE)
+		return ROW_NONE;
+	if (find_recent_writer(rw, state))
+	{
+		collect_history(rw);
+		return ROW_RECENT;
+	}
+	return ZHeaderIsEnded(&walk->hdr) ? ROW_DEAD : ROW_SETTLED;
+}
+
+/* ----------------------------------------------------------------
+ *	writing
+ * ----------------------------------------------------------------
+ */
+
+static void
+write_batch(Rewrite *rw)
+{
+	if (rw->nbatch == 0)
+		return;
+	undo_reader_close(&rw->reader);
+	zheap_insert_settled(rw->newrel, rw->batch, rw->nbatch, REWRITE_OPTIONS,
+						 rw->bistate, rw->scratch);
+	rw->nbatch = 0;
+	rw->batch_bytes = 0;
+	MemoryContextReset(rw->batch_context);
+}
+
+/* tuple is allocated in batch_context */
+static void
+write_settled(Rewrite *rw, ZTuple *tuple)
+{
+	rw->batch[rw->nbatch++] = tuple;
+	rw->batch_bytes += tuple->len + sizeof(ItemIdData);
+	if (rw->nbatch == lengthof(rw->batch) ||
+		rw->batch_bytes >= ZHEAP_NEW_PAGE_ROOM)
+		write_batch(rw);
+}
+
+/*
+ * Values that only versions in undo refer to.  Those that the row itself keeps
+ * are found saved when it is formed.
+ */
+static void
+save_externals(Rewrite *rw)
+{
+	ListCell   *lc;
+
+	foreach(lc, rw->externals)
+	{
+		struct varlena *pointer = lfirst(lc);
+		struct varatt_external ext;
+		struct varlena *value;
+
+		VARATT_EXTERNAL_GET_POINTER(ext, pointer);
+		if (ext.va_toastrelid != rw->newrel->rd_toastoid)
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("row of relation \"%s\" has a value in toast table %u instead of %u",
+							RelationGetRelationName(rw->oldrel),
+							ext.va_toastrelid, rw->newrel->rd_toastoid)));
+		value = detoast_external_attr(pointer);
+		(void) toast_save_datum(rw->newrel, PointerGetDatum(value), pointer,
+								REWRITE_OPTIONS);
+		pfree(value);
+	}
+	rw->externals = NIL;
+}
+
+/* copy a recent row; next is its new successor, or invalid */
+static void
+write_recent(Rewrite *rw, const RecentRow *row, ItemPointer next)
+{
+	ZTuple	   *tuple = form_row(rw, row->image, row->len);
+	uint16		ended = row->header.flags2 & ZH_END_MASK;
+	ItemPointerData tid;
+	ZUndo		u;
+
+	write_batch(rw);
+
+	memset(&u, 0, sizeof(u));
+	u.tid = *next;
+	switch (ended)
+	{
+		case 0:
+			u.kind = ZUNDO_UPDATE;
+			break;
+		case ZH_MOVED:
+			u.kind = ZUNDO_MOVE;
+			break;
+		default:
+			u.kind = ZUNDO_DELETE;
+			break;
+	}
+	u.offset = FirstOffsetNumber;	/* not known yet */
+	u.flags = ZUNDO_OLD_ELSEWHERE;
+	if (ended != 0 && row->key)
+		u.flags |= ZUNDO_KEY;
+	u.cid = rw->cid;
+	u.oldhdr = row->header;
+	u.link_fxid = row->link_fxid;
+	u.link_urp = row->link_urp;
+	u.old_block = ItemPointerGetBlockNumber(&row->tid);
+	u.old_offset = ItemPointerGetOffsetNumber(&row->tid);
+	if (row->lacks)
+	{
+		u.missing_len = rw->missing->len;
+		u.missing = rw->missing->data;
+	}
+	zheap_undo_diff(&u, row->image, row->len, tuple->data, tuple->len);
+
+	/* tenure and base come to it */
+	if ((Size) zheap_undo_payload_size(&u) + 3 * sizeof(uint64) >
+		UNDO_MAX_PAYLOAD)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("row (%u,%u) of relation \"%s\" cannot be copied together with the defaults of columns added since",
+						u.old_block, u.old_offset,
+						RelationGetRelationName(rw->oldrel)),
+				 errhint("Try again when the transactions that may see older versions of the row have ended.")));
+
+	zheap_insert_copied(rw->newrel, tuple, &u, ended, REWRITE_OPTIONS,
+						rw->bistate, &tid);
+
+	if (ItemPointerIsValid(&row->from))
+	{
+		ArrivedRow *entry = hash_search(rw->arrived, &row->tid, HASH_ENTER,
+										NULL);
+
+		entry->new = tid;
+	}
+}
+
+/* a recent row: now, or at the end if it moved */
+static void
+copy_recent(Rewrite *rw)
+{
+	RecentRow  *row = rw->recent;
+	ItemPointerData none;
+
+	/* no undo page stays pinned where one is reserved (W19) */
+	undo_reader_close(&rw->reader);
+	save_externals(rw);
+	ItemPointerSetInvalid(&none);
+	if (!ItemPointerIsValid(&row->next))
+		write_recent(rw, row, &none);
+	else
+	{
+		Size		size = offsetof(RecentRow, image) + row->len;
+		RecentRow  *keep = MemoryContextAlloc(rw->context, size);
+		MemoryContext old = MemoryContextSwitchTo(rw->context);
+
+		memcpy(keep, row, size);
+		rw->moved = lappend(rw->moved, keep);
+		MemoryContextSwitchTo(old);
+	}
+}
+
+/*
+ * Copy the rows that moved, the last ones of each chain of moves first.  Where
+ * nothing is left of the successor, because it ended for all, so did the row,
+ * in truth; it is kept all the same, as one that was deleted.
+ */
+static void
+write_moved(Rewrite *rw)
+{
+	bool		force = false;
+
+	while (rw->moved != NIL)
+	{
+		List	   *rest = NIL;
+		ListCell   *lc;
+		bool		progress = false;
+
+		foreach(lc, rw->moved)
+		{
+			RecentRow  *row = lfirst(lc);
+			ArrivedRow *entry;
+			ItemPointerData next;
+
+			CHECK_FOR_INTERRUPTS();
+			entry = hash_search(rw->arrived, &row->next, HASH_FIND, NULL);
+			if (entry == NULL && !force)
+			{
+				rest = lappend(rest, row);
+				continue;
+			}
+			ItemPointerSetInvalid(&next);
+			if (entry != NULL)
+				next = entry->new;
+			MemoryContextSwitchTo(rw->row_context);
+			write_recent(rw, row, &next);
+			MemoryContextReset(rw->row_context);
+			MemoryContextSwitchTo(rw->context);
+			pfree(row);
+			progress = true;
+		}
+		list_free(rw->moved);
+		rw->moved = rest;
+		force = !progress;
+	}
+}
+
+/* ----------------------------------------------------------------
+ *	the three ways through the table
+ * ----------------------------------------------------------------
+ */
+
+static void
+count_row(Rewrite *rw, RowClass class)
+{
+	switch (class)
+	{
+		case ROW_DEAD:
+			rw->vacuumed += 1;
+			break;
+		case ROW_RECENT:
+			if (ZHeaderIsEnded(&rw->recent->header))
+				rw->recently_dead += 1;
+			rw->num_tuples += 1;
+			break;
+		case ROW_SETTLED:
+			rw->num_tuples += 1;
+			break;
+		case ROW_NONE:
+			break;
+	}
+}
+
+/* copy a row that was judged */
+static void
+copy_row(Rewrite *rw, RowClass class)
+{
+	if (class == ROW_SETTLED)
+	{
+		MemoryContextSwitchTo(rw->batch_context);
+		write_settled(rw, form_row(rw, rw->image, rw->len));
+	}
+	else if (class == ROW_RECENT)
+		copy_recent(rw);
+}
+
+/*
+ * To the sort.  What the row is doesn't change before it comes back; a recent
+ * one, which is judged again then, has a t_ctid.
+ */
+static void
+sort_row(Rewrite *rw, RowClass class, Tuplesortstate *sort, OffsetNumber off)
+{
+	HeapTuple	tuple;
+
+	if (class != ROW_SETTLED && class != ROW_RECENT)
+		return;
+	if (class == ROW_RECENT)
+		deform_row(rw, rw->recent->image, rw->recent->len);
+	else
+		deform_row(rw, rw->image, rw->len);
+	tuple = heap_form_tuple(rw->desc, rw->values, rw->isnull);
+	ItemPointerSet(&tuple->t_self, rw->block, off);
+	ItemPointerSetInvalid(&tuple->t_data->t_ctid);
+	if (class == ROW_RECENT)
+		tuple->t_data->t_ctid = tuple->t_self;
+	tuplesort_putheaptuple(sort, tuple);
+}
+
+static void
+report_tuples(Rewrite *rw, bool written)
+{
+	const int	index[] = {
+		PROGRESS_CLUSTER_HEAP_TUPLES_SCANNED,
+		PROGRESS_CLUSTER_HEAP_TUPLES_WRITTEN
+	};
+	int64		value[2];
+
+	value[0] = value[1] = (int64) rw->num_tuples;
+	pgstat_progress_update_multi_param(written ? 2 : 1, index, value);
+}
+
+/* one row of the page loaded; sort may be NULL */
+static void
+handle_row(Rewrite *rw, OffsetNumber off, Tuplesortstate *sort)
+{
+	RowClass	class;
+
+	CHECK_FOR_INTERRUPTS();
+	MemoryContextSwitchTo(rw->row_context);
+	class = judge_row(rw, off);
+	count_row(rw, class);
+	if (sort != NULL)
+		sort_row(rw, class, sort, off);
+	else
+		copy_row(rw, class);
+	MemoryContextSwitchTo(rw->context);
+	MemoryContextReset(rw->row_context);
+	if (class == ROW_SETTLED || class == ROW_RECENT)
+		report_tuples(rw, sort == NULL);
+}
+
+/* in physical order */
+static void
+scan_blocks(Rewrite *rw, Tuplesortstate *sort)
+{
+	BlockNumber nblocks = RelationGetNumberOfBlocks(rw->oldrel);
+
+	pgstat_progress_update_param(PROGRESS_CLUSTER_PHASE,
+								 PROGRESS_CLUSTER_PHASE_SEQ_SCAN_HEAP);
+	pgstat_progress_update_param(PROGRESS_CLUSTER_TOTAL_HEAP_BLKS, nblocks);
+	rw->strategy = GetAccessStrategy(BAS_BULKREAD);
+
+	for (BlockNumber block = 0; block < nblocks; block++)
+	{
+		OffsetNumber max;
+
+		CHECK_FOR_INTERRUPTS();
+		load_page(rw, block);
+		max = PageIsNew(rw->page.data) ? 0 :
+			PageGetMaxOffsetNumber(rw->page.data);
+		for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+			handle_row(rw, off, sort);
+		pgstat_progress_update_param(PROGRESS_CLUSTER_HEAP_BLKS_SCANNED,
+									 block + 1);
+	}
+	FreeAccessStrategy(rw->strategy);
+	rw->strategy = NULL;
+}
+
+/*
+ * In the order of an index.  It has one entry for each row that isn't ended
+ * for all: no index that may be clustered on is a partial one.
+ */
+static void
+scan_index(Rewrite *rw, Relation index)
+{
+	const int	param[] = {
+		PROGRESS_CLUSTER_PHASE,
+		PROGRESS_CLUSTER_INDEX_RELID
+	};
+	int64		value[2];
+	IndexScanDesc scan;
+	ItemPointer tid;
+
+	value[0] = PROGRESS_CLUSTER_PHASE_INDEX_SCAN_HEAP;
+	value[1] = RelationGetRelid(index);
+	pgstat_progress_update_multi_param(2, param, value);
+
+	scan = index_beginscan(rw->oldrel, index, SnapshotAny, 0, 0);
+	index_rescan(scan, NULL, 0, NULL, 0);
+	while ((tid = index_getnext_tid(scan, ForwardScanDirection)) != NULL)
+	{
+		if (scan->xs_recheck)
+			elog(ERROR, "CLUSTER does not support lossy index conditions");
+		load_page(rw, ItemPointerGetBlockNumber(tid));
+		handle_row(rw, ItemPointerGetOffsetNumber(tid), NULL);
+	}
+	index_endscan(scan);
+}
+
+/* write what comes back from the sort */
+static void
+write_sorted(Rewrite *rw, Tuplesortstate *sort)
+{
+	double		written = 0;
+	HeapTuple	tuple;
+
+	pgstat_progress_update_param(PROGRESS_CLUSTER_PHASE,
+								 PROGRESS_CLUSTER_PHASE_SORT_TUPLES);
+	tuplesort_performsort(sort);
+	pgstat_progress_update_param(PROGRESS_CLUSTER_PHASE,
+								 PROGRESS_CLUSTER_PHASE_WRITE_NEW_HEAP);
+
+	while ((tuple = tuplesort_getheaptuple(sort, true)) != NULL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		MemoryContextSwitchTo(rw->row_context);
+		if (ItemPointerIsValid(&tuple->t_data->t_ctid))
+		{
+			OffsetNumber off = ItemPointerGetOffsetNumber(&tuple->t_self);
+
+			load_page(rw, ItemPointerGetBlockNumber(&tuple->t_self));
+			copy_row(rw, judge_row(rw, off));
+		}
+		else
+		{
+			heap_deform_tuple(tuple, rw->desc, rw->values, rw->isnull);
+			MemoryContextSwitchTo(rw->batch_context);
+			write_settled(rw, zheap_form_rewritten(rw->newrel, rw->values,
+												   rw->isnull,
+												   REWRITE_OPTIONS));
+		}
+		MemoryContextSwitchTo(rw->context);
+		MemoryContextReset(rw->row_context);
+		pgstat_progress_update_param(PROGRESS_CLUSTER_HEAP_TUPLES_WRITTEN,
+									 (int64) ++written);
+	}
+	tuplesort_end(sort);
+}
+
+/* ----------------------------------------------------------------
+ *	the whole
+ * ----------------------------------------------------------------
+ */
+
+static Rewrite *
+rewrite_begin(Relation oldrel, Relation newrel, TransactionId oldest_xmin)
+{
+	Rewrite    *rw = palloc0(sizeof(Rewrite));
+	HASHCTL		ctl;
+
+	Assert(RelationGetTargetBlock(newrel) == InvalidBlockNumber);
+
+	rw->oldrel = oldrel;
+	rw->newrel = newrel;
+	rw->desc = RelationGetDescr(oldrel);
+	rw->cid = GetCurrentCommandId(true);
+	rw->bistate = GetBulkInsertState();
+	/* old_snapshot_threshold isn't for us: nobody would be told */
+	if (OldSnapshotThresholdActive())
+		oldest_xmin = GetOldestNonRemovableTransactionId(oldrel);
+	rw->horizon = undo_fxid_from_xid(oldest_xmin);
+	rw->block = InvalidBlockNumber;
+	undo_reader_open(&rw->reader, oldrel);
+	survey_columns(rw);
+
+	rw->context = CurrentMemoryContext;
+	rw->row_context = AllocSetContextCreate(CurrentMemoryContext,
+											"zheap rewrite row",
+											ALLOCSET_DEFAULT_SIZES);
+	rw->batch_context = AllocSetContextCreate(CurrentMemoryContext,
+											  "zheap rewrite batch",
+											  ALLOCSET_DEFAULT_SIZES);
+	rw->scratch = palloc(BLCKSZ);
+
+	memset(&ctl, 0, sizeof(ctl));
+	ctl.keysize = sizeof(ItemPointerData);
+	ctl.entrysize = sizeof(ArrivedRow);
+	ctl.hcxt = CurrentMemoryContext;
+	rw->arrived = hash_create("zheap rewrite arrivals", 128, &ctl,
+							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	return rw;
+}
+
+/*
+ * See table_relation_copy_for_cluster().
+ *
+ * xid_cutoff and multi_cutoff become relfrozenxid and relminmxid of the table
+ * and, by core's swap, of its toast table.  Ours needs none, but the toast
+ * table is a heap and does.
+ */
+void
+zheap_copy_for_cluster(Relation oldrel, Relation newrel, Relation index,
+					   bool use_sort, TransactionId oldest_xmin,
+					   TransactionId *xid_cutoff, MultiXactId *multi_cutoff,
+					   double *num_tuples, double *tups_vacuumed,
+					   double *tups_recently_dead)
+{
+	Rewrite    *rw = rewrite_begin(oldrel, newrel, oldest_xmin);
+
+	if (index != NULL && !use_sort)
+		scan_index(rw, index);
+	else
+	{
+		Tuplesortstate *sort = NULL;
+
+		if (use_sort)
+			sort = tuplesort_begin_cluster(rw->desc, index,
+										   maintenance_work_mem, NULL,
+										   TUPLESORT_NONE);
+		scan_blocks(rw, sort);
+		if (sort != NULL)
+			write_sorted(rw, sort);
+	}
+	write_batch(rw);
+	write_moved(rw);
+
+	if (rw->conflict != InvalidFxid)
+		zheap_delta_log_conflict(oldrel, rw->conflict_block, rw->conflict);
+
+	if (!rw->toasts)
+	{
+		*xid_cutoff = InvalidTransactionId;
+		*multi_cutoff = InvalidMultiXactId;
+	}
+	*num_tuples = rw->num_tuples;
+	*tups_vacuumed = rw->vacuumed;
+	*tups_recently_dead = rw->recently_dead;
+
+	undo_reader_close(&rw->reader);
+	FreeBulkInsertState(rw->bistate);
+	hash_destroy(rw->arrived);
+	MemoryContextDelete(rw->row_context);
+	MemoryContextDelete(rw->batch_context);
+	pfree(rw->scratch);
+	pfree(rw);
+}
