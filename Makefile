@@ -64,6 +64,7 @@ OBJS = \
 	zheap_monitor.o \
 	zheap_check_page.o \
 	zheap_check.o \
+	zheap_guard.o \
 	zheap_am.o
 
 # sql/NAME.sql and specs/NAME.spec, in alphabetical order

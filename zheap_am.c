@@ -162,6 +162,7 @@ _PG_init(void)
 	undo_register_upgrade();
 	zheap_register_epq_hooks();
 	zheap_register_find_writer();
+	zheap_register_guard();
 }
 
 /* ----------------------------------------------------------------
