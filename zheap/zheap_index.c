@@ -406,8 +406,9 @@ zheap_get_latest_tid(TableScanDesc scan, ItemPointer tid)
 
 /*
  * Rule R3: is the version in the tuple slot the one that the snapshot sees?
- * A foreign writer may have been forgotten since; then the same bytes under
- * the same TID are the same version, or one that nobody can tell from it.
+ * A foreign writer that the snapshot sees may have been forgotten since; then
+ * the same bytes under the same TID are the same version, or one that nobody
+ * can tell from it.
  */
 bool
 zheap_satisfies_snapshot(Relation rel, TupleTableSlot *slot,
@@ -427,6 +428,9 @@ zheap_satisfies_snapshot(Relation rel, TupleTableSlot *slot,
 		return true;
 	if (v.own || TransactionIdIsCurrentTransactionId(XidFromFxid(zslot->writer)))
 		return false;
+	if (zslot->writer >= undo_horizons().u && IsMVCCSnapshot(snapshot) &&
+		XidInMVCCSnapshot(XidFromFxid(zslot->writer), snapshot))
+		return false;			/* changed since, be it to the same bytes */
 	return v.len == zslot->len &&
 		memcmp(v.data + ZHEAP_HEADER_SIZE, zslot->buf + ZHEAP_HEADER_SIZE,
 			   v.len - ZHEAP_HEADER_SIZE) == 0;

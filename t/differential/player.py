@@ -1,0 +1,352 @@
+"""Plays statements of several sessions on two databases and compares.
+
+One side's tables are the subject's, the other's are heap.  A step is
+(session, sql): it is sent to both sides, and the player waits until on each
+side every session has answered or waits for a lock.  Then both sides must
+agree: who answered, SQLSTATE, constraint, row count, rows (as a multiset where
+the step doesn't order them).
+
+What makes that sound:
+  - at most one session waits at a time; a second one that blocks is cancelled
+    on both sides, so nothing depends on the order in which waiters wake;
+  - SERIALIZABLE may fail on the subject's side only: then the transaction is
+    rolled back on the other side too.  Its end goes to the subject first.  A
+    failure of heap's side alone is a difference: a conflict was missed.
+  - sessions plan alike: settings leave one choice (generator.py).
+"""
+import re
+import select
+import time
+
+import psycopg2
+from psycopg2 import extensions
+
+POLL = 0.002
+LOOK = 0.012		# then ask the monitor who waits
+GRACE = 1.0		# for a statement with a lock_timeout of its own
+PATIENCE = 4.0		# for a side that waits where the other doesn't
+HANG = 40.0
+
+
+class Difference(Exception):
+    """The two sides disagree."""
+
+
+class Outcome:
+    """What a statement answered."""
+
+    def __init__(self, code=None, constraint=None, count=None, rows=None,
+                 message=""):
+        self.code, self.constraint = code, constraint
+        self.count, self.rows, self.message = count, rows, message
+
+    def key(self, ordered):
+        rows = self.rows
+        if rows is not None and not ordered:
+            rows = sorted(rows, key=repr)
+        return (self.code, self.constraint, self.count, rows)
+
+    def __str__(self):
+        if self.code:
+            return "error %s %s: %s" % (self.code, self.constraint or "",
+                                        self.message.strip()[:400])
+        text = "%s rows" % self.count
+        if self.rows is not None:
+            text += ": " + repr(self.rows)[:1500]
+        return text
+
+
+class Link:
+    """An asynchronous connection of one session to one side."""
+
+    def __init__(self, dsn):
+        self.conn = psycopg2.connect(dsn, async_=1)
+        self.cur = None
+        self.busy = False
+        self.outcome = None
+        self.wait_poll()
+        self.pid = self.conn.get_backend_pid()
+
+    def wait_poll(self):
+        end = time.time() + HANG
+        while True:
+            state = self.conn.poll()
+            if state == extensions.POLL_OK:
+                return
+            fd = self.conn.fileno()
+            if state == extensions.POLL_READ:
+                select.select([fd], [], [], 1)
+            else:
+                select.select([], [fd], [], 1)
+            if time.time() > end:
+                raise Difference("a connection isn't answered")
+
+    def send(self, sql):
+        self.cur = self.conn.cursor()
+        self.busy = True
+        self.outcome = None
+        self.cur.execute(sql)
+
+    def poll(self):
+        """True if the answer came (just now or before)."""
+        if not self.busy:
+            return True
+        try:
+            if self.conn.poll() != extensions.POLL_OK:
+                return False
+            rows = self.cur.fetchall() if self.cur.description else None
+            self.outcome = Outcome(count=self.cur.rowcount, rows=rows)
+        except psycopg2.Error as e:
+            if e.pgcode is None:
+                raise Difference("connection lost: %s" % e)
+            self.outcome = Outcome(e.pgcode, e.diag.constraint_name,
+                                   message=str(e))
+        self.busy = False
+        return True
+
+    def run(self, sql):
+        self.send(sql)
+        end = time.time() + HANG
+        while not self.poll():
+            select.select([self.conn.fileno()], [], [], 0.05)
+            if time.time() > end:
+                raise Difference("no answer to: " + sql)
+        return self.outcome
+
+    def status(self):
+        return self.conn.get_transaction_status()
+
+
+class Side:
+    def __init__(self, name, dsn, nsessions):
+        self.name = name
+        self.links = [Link(dsn) for _ in range(nsessions)]
+        self.monitor = Link(dsn)
+
+    def waiting(self):
+        """The busy sessions that wait for a lock."""
+        busy = {x.pid: i for i, x in enumerate(self.links) if x.busy}
+        if not busy:
+            return set()
+        answer = self.monitor.run(
+            "SELECT pid FROM pg_stat_activity WHERE pid IN (%s) AND "
+            "wait_event_type = 'Lock' AND cardinality(pg_blocking_pids(pid)) > 0"
+            % ",".join(map(str, busy)))
+        return {busy[p] for p, in answer.rows}
+
+    def why(self):
+        answer = self.monitor.run(
+            "SELECT pid, pg_blocking_pids(pid), wait_event_type, wait_event, "
+            "state, left(query, 120) FROM pg_stat_activity "
+            "WHERE datname = current_database()")
+        names = {x.pid: "s%d" % i for i, x in enumerate(self.links)}
+        return "\n".join("    %s %s blocked by %s, waits for %s %s, %s: %s" % (
+            self.name, names.get(p, p), [names.get(b, b) for b in by], t, e, st, q)
+            for p, by, t, e, st, q in answer.rows if p in names)
+
+    def close(self):
+        for link in self.links + [self.monitor]:
+            try:
+                link.conn.close()
+            except psycopg2.Error:
+                pass
+
+
+class Player:
+    def __init__(self, dsns, nsessions):
+        self.sides = [Side(name, dsn, nsessions) for name, dsn in dsns]
+        self.times_out = self.verbose = False
+        self.waiter = None			# session that waits on both sides
+        self.serializable = [False] * nsessions
+        self.ordered = [True] * nsessions
+        self.skipped = self.false_positives = self.cancels = 0
+        self.played = []			# steps, as they were sent
+        self.codes = {}				# SQLSTATE -> how often
+        self.outcomes = {}			# session -> last outcome
+
+    def close(self):
+        for side in self.sides:
+            side.close()
+
+    def setup(self, sqls):
+        for side in self.sides:
+            for sql in sqls:
+                for part in sql.split(";;"):
+                    got = side.monitor.run(part.replace("@SIDE@", side.name))
+                    if got.code:
+                        raise RuntimeError("setup of %s: %s\n%s" % (
+                            side.name, got, part))
+
+    # ---- waiting
+
+    def settle(self):
+        """Until each busy session has answered or waits.  Returns for each
+        side the sessions that wait; they may differ."""
+        begin = time.time()
+        look = begin + (GRACE if self.times_out else LOOK)
+        before = None
+        while True:
+            fds = []
+            for side in self.sides:
+                for link in side.links:
+                    if link.busy and not link.poll():
+                        fds.append(link.conn.fileno())
+            if not fds:
+                return [set(), set()]
+            select.select(fds, [], [], POLL)
+            now = time.time()
+            if now < look:
+                continue
+            look = now + LOOK
+            waits = [side.waiting() for side in self.sides]
+            busy = [{i for i, x in enumerate(side.links) if x.busy}
+                    for side in self.sides]
+            if waits == busy:
+                if before == waits and (waits[0] == waits[1]
+                                        or now - begin > PATIENCE):
+                    return waits
+                before = waits
+            else:
+                before = None
+            if now - begin > HANG:
+                raise Difference("a statement neither ends nor waits:\n"
+                                 + "\n".join(s.why() for s in self.sides))
+
+    def cancel(self, side, session):
+        side.monitor.run("SELECT pg_cancel_backend(%d)" % side.links[session].pid)
+
+    def both_roll_back(self, session):
+        """A failure that only SERIALIZABLE explains: end it on both sides."""
+        for side in self.sides:
+            link = side.links[session]
+            if link.busy:
+                self.cancel(side, session)
+        self.settle()
+        for side in self.sides:
+            side.links[session].run("ROLLBACK")
+        self.serializable[session] = False
+        self.false_positives += 1
+        if self.waiter == session:
+            self.waiter = None
+        self.follow_up(None)
+
+    # ---- a step
+
+    def may_step(self, session):
+        return self.waiter != session
+
+    def step(self, session, sql, ordered=False):
+        if not self.may_step(session):
+            self.skipped += 1
+            return
+        self.played.append((session, sql, ordered))
+        self.ordered[session] = ordered
+        self.times_out = sql.startswith("SET lock_timeout")
+        if re.match("BEGIN.*SERIALIZABLE", sql):
+            self.serializable[session] = True
+        if self.serializable[session] and re.match("COMMIT|PREPARE T", sql):
+            if self.end_serializable(session, sql):
+                return
+        else:
+            for side in self.sides:
+                side.links[session].send(sql.replace("@SIDE@", side.name))
+        self.follow_up(session)
+        if re.match("COMMIT|ROLLBACK$|PREPARE T", sql):
+            self.serializable[session] = False
+
+    def end_serializable(self, session, sql):
+        """COMMIT goes to the subject first; True if that was all."""
+        subject, heap = self.sides
+        outcome = subject.links[session].run(sql.replace("@SIDE@", subject.name))
+        if outcome.code == "40001":
+            heap.links[session].run("ROLLBACK")
+            self.serializable[session] = False
+            self.false_positives += 1
+            self.follow_up(None)
+            return True
+        heap.links[session].send(sql.replace("@SIDE@", heap.name))
+        return False
+
+    def follow_up(self, stepped):
+        """Settle, compare who answered, see to those who wait."""
+        asked = {s for s in (stepped, self.waiter) if s is not None}
+        waits = self.settle()
+        if waits[0] != waits[1]:
+            self.unlike_waits(waits)
+            return
+        for session in sorted(asked - waits[0]):
+            if self.waiter == session:
+                self.waiter = None
+            self.compare(session)
+        if len(waits[0]) > 1:
+            # the newer one is cancelled, on both sides
+            self.cancels += 1
+            for side in self.sides:
+                self.cancel(side, stepped)
+            self.follow_up(stepped)
+        elif waits[0]:
+            self.waiter = next(iter(waits[0]))
+
+    def unlike_waits(self, waits):
+        """Sound only if SERIALIZABLE failed on the subject's side."""
+        for session in sorted(waits[1] - waits[0]):
+            outcome = self.sides[0].links[session].outcome
+            if self.serializable[session] and outcome and outcome.code == "40001":
+                self.both_roll_back(session)
+                return
+        raise Difference("the sides block unlike: %s; %s\n%s\n%s" % (
+            self.describe(0, waits), self.describe(1, waits),
+            self.sides[0].why(), self.sides[1].why()))
+
+    def describe(self, n, waits):
+        side = self.sides[n]
+        text = []
+        for s in sorted(waits[0] | waits[1]):
+            link = side.links[s]
+            text.append("s%d %s" % (s, "waits" if link.busy else
+                                    "answered " + str(link.outcome)))
+        return side.name + ": " + ", ".join(text)
+
+    def compare(self, session):
+        a, b = (side.links[session].outcome for side in self.sides)
+        self.outcomes[session] = b
+        if self.verbose:
+            print("    s%d: %s" % (session, str(b)[:160]), flush=True)
+        self.codes[b.code] = self.codes.get(b.code, 0) + 1
+        if self.serializable[session] and a.code == "40001" and b.code != "40001":
+            self.both_roll_back(session)
+            return
+        ordered = self.ordered[session]
+        ka, kb = a.key(ordered), b.key(ordered)
+        if ka != kb:
+            text = "s%d: %s: %s\n  %s: %s" % (session, self.sides[0].name, a,
+                                              self.sides[1].name, b)
+            if a.rows is not None and b.rows is not None:
+                sa, sb = set(map(repr, a.rows)), set(map(repr, b.rows))
+                text = "s%d: rows differ; only %s: %s; only %s: %s; counts %s %s" % (
+                    session, self.sides[0].name, sorted(sa - sb)[:6],
+                    self.sides[1].name, sorted(sb - sa)[:6], len(a.rows),
+                    len(b.rows))
+            raise Difference(text)
+        if self.sides[0].links[session].status() != \
+                self.sides[1].links[session].status():
+            raise Difference("s%d: transaction states differ" % session)
+
+    def status(self, session):
+        return self.sides[0].links[session].status()
+
+    def settle_down(self):
+        """End everything: cancel who waits, roll back, end what is prepared."""
+        if self.waiter is not None:
+            w = self.waiter
+            for side in self.sides:
+                self.cancel(side, w)
+            self.follow_up(w)
+        for s in range(len(self.serializable)):
+            if self.status(s) != extensions.TRANSACTION_STATUS_IDLE:
+                self.step(s, "ROLLBACK")
+        for side in self.sides:
+            got = side.monitor.run("SELECT gid FROM pg_prepared_xacts "
+                                   "WHERE database = current_database()")
+            for gid, in got.rows:
+                side.monitor.run("COMMIT PREPARED '%s'" % gid)

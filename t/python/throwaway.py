@@ -1,0 +1,170 @@
+"""Throw-away clusters for the random tests: made, started, killed as a power
+cut kills them (all processes of the cluster at once), dropped.
+
+The postmaster is a child of the test, so that it is reaped when it dies; that
+is why pg_ctl isn't used.
+"""
+import glob
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import psycopg2
+
+FAULTS = ("TRAP", "PANIC", "terminated by signal", "could not roll back",
+          "inconsistent page", "buffer refcount leak", "XX000", "XX001",
+          "XX002")
+
+
+def become_ordinary(script):
+    """Servers refuse to run as root: root runs the script as postgres."""
+    if os.geteuid() == 0:
+        os.execvp("runuser", ["runuser", "-u", "postgres", "--",
+                              sys.executable, os.path.abspath(script)]
+                  + sys.argv[1:])
+    os.chdir("/")
+
+
+class Cluster:
+    def __init__(self, bindir, name="node", root=None):
+        self.bindir = bindir
+        self.own_root = root is None
+        self.root = root or tempfile.mkdtemp(prefix="zheap_random_")
+        self.name = name
+        self.data = os.path.join(self.root, name)
+        self.logfile = os.path.join(self.root, name + ".log")
+        self.socket = os.path.join(self.root, name + ".s")
+        os.makedirs(self.socket, exist_ok=True)
+        self.process = None
+        self.logged = 0
+
+    def dsn(self, database="postgres"):
+        return "host=%s port=5432 dbname=%s user=tester" % (self.socket, database)
+
+    def tool(self, name, *args):
+        done = subprocess.run([os.path.join(self.bindir, name), *args],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              check=False)
+        if done.returncode != 0:
+            raise RuntimeError("%s %s failed:\n%s" % (
+                name, " ".join(args), done.stdout.decode(errors="replace")[-3000:]))
+        return done.stdout.decode(errors="replace")
+
+    def init(self, settings=""):
+        self.tool("initdb", "-D", self.data, "-U", "tester", "-A", "trust",
+                  "-N", "-k")
+        self.configure("postgresql.conf", """
+shared_preload_libraries = 'zheap_am'
+listen_addresses = ''
+port = 5432
+log_line_prefix = '%m [%p] %e '
+max_prepared_transactions = 30
+""" + settings)
+
+    def configure(self, file, text):
+        with open(os.path.join(self.data, file), "a") as f:
+            f.write(text)
+
+    def launch(self):
+        """Start the postmaster without waiting for the end of recovery."""
+        with open(self.logfile, "a") as log:
+            self.process = subprocess.Popen(
+                [os.path.join(self.bindir, "postgres"), "-D", self.data,
+                 "-k", self.socket],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True)
+
+    def wait_ready(self, seconds=120):
+        end = time.time() + seconds
+        while True:
+            try:
+                return psycopg2.connect(self.dsn())
+            except psycopg2.OperationalError:
+                if self.process.poll() is not None:
+                    raise RuntimeError("the server did not start:\n"
+                                       + self.log_tail())
+                if time.time() > end:
+                    raise RuntimeError("the server isn't ready after %d s:\n%s"
+                                       % (seconds, self.log_tail()))
+                time.sleep(0.03)
+
+    def start(self):
+        self.launch()
+        self.wait_ready().close()
+
+    def stop(self, sig=signal.SIGINT):
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(sig)
+            self.process.wait(120)
+        self.process = None
+
+    def children(self):
+        found = []
+        for stat in glob.glob("/proc/[0-9]*/stat"):
+            try:
+                with open(stat) as f:
+                    pid, rest = f.read().split(" ", 1)
+            except OSError:
+                continue
+            fields = rest.rpartition(")")[2].split()
+            if int(fields[1]) == self.process.pid:
+                found.append((int(pid), fields[0]))
+        return found
+
+    def kill(self):
+        """SIGKILL to all processes; returns when the last one is gone."""
+        if self.process is None:
+            return
+        pid = self.process.pid
+        try:
+            os.kill(pid, signal.SIGSTOP)
+            children = [p for p, _ in self.children()]
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            children = []
+        for child in children:
+            try:
+                os.kill(child, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.wait()
+        self.process = None
+        for _ in range(300):
+            if not any(alive(p) for p in children):
+                break
+            time.sleep(0.02)
+
+    def log_tail(self, n=40):
+        if not os.path.exists(self.logfile):
+            return ""
+        with open(self.logfile, errors="replace") as f:
+            return "".join(f.readlines()[-n:])
+
+    def log_faults(self):
+        """Lines since the last call that no test may cause."""
+        with open(self.logfile, errors="replace") as f:
+            f.seek(self.logged)
+            text = f.read()
+            self.logged = f.tell()
+        return [x for x in text.splitlines() if any(y in x for y in FAULTS)]
+
+    def drop(self, keep=False):
+        self.kill()
+        if keep:
+            print("cluster kept in " + self.root)
+        elif self.own_root:
+            shutil.rmtree(self.root, ignore_errors=True)
+        else:
+            shutil.rmtree(self.data, ignore_errors=True)
+
+
+def alive(pid):
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            return f.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
