@@ -36,6 +36,7 @@ OBJS = \
 	zheap/zheap_tuple.o \
 	zheap/zheap_tuple_slot.o \
 	zheap/zheap_undo.o \
+	zheap/zheap_undo_cache.o \
 	zheap/zheap_memo.o \
 	zheap/zheap_spill.o \
 	zheap/zheap_walk.o \

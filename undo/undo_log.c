@@ -244,13 +244,43 @@ read_block(RelFileLocator locator, BlockNumber block, ReadBufferMode mode,
 									 permanent);
 }
 
+/*
+ * Where undo pages were found last in shared buffers: saves readers, who jump
+ * from log to log, the look into the buffer mapping table.  The buffer manager
+ * checks the answer (ReadRecentBuffer), so it may be wrong.
+ */
+#define RECENT_PAGES	16384	/* a power of two */
+
+typedef struct RecentPage
+{
+	UndoLogNumber log;
+	BlockNumber block;
+	Buffer		buffer;			/* Invalid = unused */
+} RecentPage;
+
+static RecentPage recent_pages[2][RECENT_PAGES];
+
 Buffer
 undo_log_read(char persistence, UndoLogNumber log, BlockNumber block)
 {
+	RelFileLocator locator;
+	RecentPage *recent;
+
 	if (persistence == RELPERSISTENCE_TEMP)
 		return ReadBuffer(temp_log.rel, block);
-	return read_block(undo_log_locator(persistence, log), block, RBM_NORMAL,
-					  persistence == RELPERSISTENCE_PERMANENT);
+
+	locator = undo_log_locator(persistence, log);
+	recent = &recent_pages[persistence == RELPERSISTENCE_PERMANENT]
+		[(block * 31 + log) & (RECENT_PAGES - 1)];
+	if (BufferIsValid(recent->buffer) && recent->log == log &&
+		recent->block == block &&
+		ReadRecentBuffer(locator, MAIN_FORKNUM, block, recent->buffer))
+		return recent->buffer;
+	recent->buffer = read_block(locator, block, RBM_NORMAL,
+								persistence == RELPERSISTENCE_PERMANENT);
+	recent->log = log;
+	recent->block = block;
+	return recent->buffer;
 }
 
 /*

@@ -1,200 +1,249 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_memo.c
- *	  A few undo chains, remembered by backend-local memory.
+ *	  A few long tenures of undo chains, remembered by backend-local memory.
  *
  * A page on which one transaction made many changes has a long chain, and
- * each of its rows would walk it from the top.  What a walk needs to know of
- * a record that isn't about its row is small (the link, the offset, a flag or
- * two), so it is kept and passed over without reading undo again.
+ * each of its rows would walk it from the top.  Here is, for each row, the
+ * next record that may be about it, so that the walk gets there in one step.
  *
- * Why this can't be stale: records are immutable, and the place of a record of
- * writer w is not written again while w might still write (its undo is reused
- * only when w is below the discard horizon), so {persistence, w, urp} names
- * one record for ever.  The record at which a walk stops is always read, and
- * judged, afresh.
+ * Why this can't be stale: see zheap_undo_cache.c.  The record at which a walk
+ * stops is always looked at by itself.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include "access/htup_details.h"
 
 #include "zheap/zheap_memo.h"
 
 #define MEMO_CHAINS		8
 #define MEMO_RECORDS	1024
 
+/* rows 1 .. ROWS - 1; number 0 stands for records that may be about many */
+#define ROWS			(MaxHeapTuplesPerPage + 1)
+#define MANY			0
+#define NONE			(-1)
+
 typedef struct MemoRecord
 {
 	UndoRecPtr	urp;
-	OffsetNumber first;			/* rows it covers; first > last: none */
-	OffsetNumber last;
+	int16		row;			/* or MANY, or NONE */
+	int16		older;			/* next one of the same row, or NONE */
 	uint8		flags;
 } MemoRecord;
 
 /*
- * Consecutive records of one tenure, newest first, in records[start ..
- * start + n - 1]; the links between them are their order.  Older ones are
- * appended, newer ones put before.
+ * Consecutive records of one tenure, newest first, in records[start .. end -
+ * 1]; the links between them are their order.  Older ones are appended, newer
+ * ones put before.
  */
 typedef struct MemoChain
 {
 	Fxid		w;
 	char		persistence;
 	int			start;
-	int			n;
+	int			end;
 	bool		descending;		/* by urp; always, unless w changed its log */
 	UndoRecPtr	below;			/* chain of the oldest one */
 	uint64		used;			/* clock, for replacement */
+	int16		newest[ROWS];	/* of each row, or NONE */
+	int16		oldest[ROWS];
 	MemoRecord	records[MEMO_RECORDS];
 } MemoChain;
 
 static MemoChain chains[MEMO_CHAINS];
 static uint64 memo_clock = 0;
 
-/* index of urp in a chain, or -1 */
-static int
-memo_index(const MemoChain *chain, UndoRecPtr urp)
-{
-	if (chain->descending)
-	{
-		int			low = chain->start;
-		int			high = chain->start + chain->n - 1;
-
-		if (urp > chain->records[low].urp || urp < chain->records[high].urp)
-			return -1;			/* most of the other chains */
-		while (low <= high)
-		{
-			int			mid = low + (high - low) / 2;
-
-			if (chain->records[mid].urp == urp)
-				return mid;
-			if (chain->records[mid].urp > urp)
-				low = mid + 1;
-			else
-				high = mid - 1;
-		}
-		return -1;
-	}
-	for (int i = chain->start; i < chain->start + chain->n; i++)
-	{
-		if (chain->records[i].urp == urp)
-			return i;
-	}
-	return -1;
-}
-
 static inline bool
 memo_is_of(const MemoChain *chain, char persistence, Fxid w)
 {
-	return chain->n > 0 && chain->w == w && chain->persistence == persistence;
+	return chain->w == w && chain->persistence == persistence &&
+		chain->end > chain->start;
+}
+
+/* index of urp in a chain, or NONE */
+static int
+memo_index(const MemoChain *chain, UndoRecPtr urp)
+{
+	int			low = chain->start;
+	int			high = chain->end - 1;
+
+	if (!chain->descending)
+	{
+		for (int i = low; i <= high; i++)
+		{
+			if (chain->records[i].urp == urp)
+				return i;
+		}
+		return NONE;
+	}
+	while (low <= high)
+	{
+		int			mid = low + (high - low) / 2;
+
+		if (chain->records[mid].urp == urp)
+			return mid;
+		if (chain->records[mid].urp > urp)
+			low = mid + 1;
+		else
+			high = mid - 1;
+	}
+	return NONE;
+}
+
+/* the first record of a row at or behind index i, or NONE */
+static int
+memo_next_of(const MemoChain *chain, int row, int i)
+{
+	int			at = chain->newest[row];
+
+	/* a step back over the row's own record is what leads into the middle */
+	if (i > chain->start && chain->records[i - 1].row == row)
+		at = chain->records[i - 1].older;
+	while (at != NONE && at < i)
+		at = chain->records[at].older;
+	return at;
+}
+
+/* index of the record at which a walk for the row stops, or chain->end */
+static int
+memo_stop(const MemoChain *chain, int i, OffsetNumber off, bool stop_at_base)
+{
+	int			stop = chain->end;
+	int			at;
+
+	/* nothing starts a tenure but its oldest record */
+	if (chain->records[stop - 1].flags & ZUNDO_TENURE_START)
+		stop--;
+	if (off < ROWS && (at = memo_next_of(chain, off, i)) != NONE)
+		stop = Min(stop, at);
+	if ((at = memo_next_of(chain, MANY, i)) != NONE)
+		stop = Min(stop, at);
+	if (stop_at_base)
+	{
+		for (at = i; at < stop; at++)
+		{
+			if (chain->records[at].flags & ZUNDO_BASE)
+				return at;
+		}
+	}
+	return stop;
 }
 
 UndoRecPtr
 zheap_memo_pass(char persistence, Fxid w, UndoRecPtr u, OffsetNumber off,
-				bool stop_at_base)
+				bool stop_at_base, bool *known)
 {
 	for (int c = 0; c < MEMO_CHAINS; c++)
 	{
 		MemoChain  *chain = &chains[c];
-		int			end = chain->start + chain->n;
 		int			i;
+		int			stop;
 
 		if (!memo_is_of(chain, persistence, w) ||
-			(i = memo_index(chain, u)) < 0)
+			(i = memo_index(chain, u)) == NONE)
 			continue;
 		chain->used = ++memo_clock;
-		for (; i < end; i++)
-		{
-			const MemoRecord *r = &chain->records[i];
-
-			if ((off >= r->first && off <= r->last) ||
-				(r->flags & ZUNDO_TENURE_START) ||
-				(stop_at_base && (r->flags & ZUNDO_BASE)))
-				return r->urp;
-		}
-		return chain->below;
+		stop = memo_stop(chain, i, off, stop_at_base);
+		*known = stop < chain->end;
+		return *known ? chain->records[stop].urp : chain->below;
 	}
+	*known = false;
 	return u;
 }
 
-/* the rows that a record may be about, as a range */
-static void
-memo_fill(MemoRecord *m, UndoRecPtr urp, const ZUndo *r)
+/* the record's row; rows beyond what a page can have are as good as many */
+static int
+memo_row(const ZCachedUndo *c)
 {
-	m->urp = urp;
-	m->flags = r->flags;
-	m->first = m->last = r->offset;
-	if (r->kind == ZUNDO_INSERT_OPEN)
-		m->last = MaxOffsetNumber;
-	else if (r->kind == ZUNDO_INSERT_SET || (r->flags & ZUNDO_OPEN))
+	if (c->first > c->last)
+		return NONE;
+	return c->first == c->last && c->first < ROWS ? c->first : MANY;
+}
+
+static void
+memo_put(MemoChain *chain, int i, const ZCachedUndo *c)
+{
+	MemoRecord *m = &chain->records[i];
+	int			row = memo_row(c);
+
+	m->urp = c->urp;
+	m->flags = c->flags;
+	m->row = (int16) row;
+	m->older = NONE;
+	if (row == NONE)
+		return;
+	if (chain->newest[row] == NONE)
+		chain->newest[row] = chain->oldest[row] = (int16) i;
+	else if (i < chain->newest[row])
 	{
-		m->first = FirstOffsetNumber;
-		m->last = MaxOffsetNumber;
+		m->older = chain->newest[row];
+		chain->newest[row] = (int16) i;
 	}
-	else if (!ZUndoIsChange(r))
-		m->first = m->last + 1; /* LOCK, SPILL: none */
+	else
+	{
+		chain->records[chain->oldest[row]].older = (int16) i;
+		chain->oldest[row] = (int16) i;
+	}
 }
 
 /* forget the chain used longest ago */
 static MemoChain *
 memo_new_chain(void)
 {
-	MemoChain  *oldest = &chains[0];
+	MemoChain  *chain = &chains[0];
 
 	for (int c = 1; c < MEMO_CHAINS; c++)
 	{
-		if (chains[c].used < oldest->used)
-			oldest = &chains[c];
+		if (chains[c].used < chain->used)
+			chain = &chains[c];
 	}
-	oldest->start = MEMO_RECORDS / 2;
-	oldest->n = 0;
-	return oldest;
+	chain->start = chain->end = MEMO_RECORDS / 4;
+	chain->descending = true;
+	memset(chain->newest, 0xff, sizeof(chain->newest));
+	memset(chain->oldest, 0xff, sizeof(chain->oldest));
+	return chain;
 }
 
 void
-zheap_memo_note(char persistence, UndoRecPtr urp, const ZUndo *r)
+zheap_memo_note(const ZCachedUndo *c)
 {
 	MemoChain  *chain;
 
-	for (int c = 0; c < MEMO_CHAINS; c++)
+	for (int i = 0; i < MEMO_CHAINS; i++)
 	{
-		int			end;
-
-		chain = &chains[c];
-		end = chain->start + chain->n;
-		if (!memo_is_of(chain, persistence, r->writer))
+		chain = &chains[i];
+		if (!memo_is_of(chain, c->persistence, c->writer))
 			continue;
-		if (chain->below == urp && end < MEMO_RECORDS &&
-			(chain->records[end - 1].flags & ZUNDO_TENURE_START) == 0)
+		if (chain->below == c->urp && chain->end < MEMO_RECORDS &&
+			(chain->records[chain->end - 1].flags & ZUNDO_TENURE_START) == 0)
 		{
-			memo_fill(&chain->records[end], urp, r);
-			if (urp >= chain->records[end - 1].urp)
+			if (c->urp >= chain->records[chain->end - 1].urp)
 				chain->descending = false;
-			chain->n++;
-			chain->below = r->chain;
+			memo_put(chain, chain->end++, c);
+			chain->below = c->chain;
 			chain->used = ++memo_clock;
 			return;
 		}
-		if (r->chain == chain->records[chain->start].urp &&
-			(r->flags & ZUNDO_TENURE_START) == 0 && chain->start > 0)
+		if (c->chain == chain->records[chain->start].urp &&
+			(c->flags & ZUNDO_TENURE_START) == 0 && chain->start > 0)
 		{
-			memo_fill(&chain->records[--chain->start], urp, r);
-			if (urp <= chain->records[chain->start + 1].urp)
+			if (c->urp <= chain->records[chain->start].urp)
 				chain->descending = false;
-			chain->n++;
+			memo_put(chain, --chain->start, c);
 			chain->used = ++memo_clock;
 			return;
 		}
-		if (memo_index(chain, urp) >= 0)
+		if (memo_index(chain, c->urp) != NONE)
 			return;
 	}
 
 	chain = memo_new_chain();
-	chain->w = r->writer;
-	chain->persistence = persistence;
-	memo_fill(&chain->records[chain->start], urp, r);
-	chain->n = 1;
-	chain->descending = true;
-	chain->below = r->chain;
+	chain->w = c->writer;
+	chain->persistence = c->persistence;
+	memo_put(chain, chain->end++, c);
+	chain->below = c->chain;
 	chain->used = ++memo_clock;
 }

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_memo.h
- *	  What this backend remembers of undo chains it has walked, so that the
- *	  next row of a page needn't read records that are not about it.
+ *	  Long tenures that this backend has walked: where in them is the next
+ *	  record about a row.
  *
  * Private to zheap_walk.c.
  *
@@ -11,17 +11,18 @@
 #ifndef ZHEAP_MEMO_H
 #define ZHEAP_MEMO_H
 
-#include "zheap/zheap_undo.h"
+#include "zheap/zheap_undo_cache.h"
 
 /*
  * The first record at or below u, in the tenure of w, that isn't known to be
- * of no interest to row off: one that covers it, starts the tenure or (if
- * stop_at_base) carries BASE, or that isn't remembered.
+ * of no interest to row off: one that may cover it, starts the tenure or (if
+ * stop_at_base) carries BASE, or that isn't remembered.  *known: it is.
  */
 extern UndoRecPtr zheap_memo_pass(char persistence, Fxid w, UndoRecPtr u,
-								  OffsetNumber off, bool stop_at_base);
+								  OffsetNumber off, bool stop_at_base,
+								  bool *known);
 
-/* remember a record that was read */
-extern void zheap_memo_note(char persistence, UndoRecPtr urp, const ZUndo *r);
+/* remember a record that was come to, unless it is known */
+extern void zheap_memo_note(const ZCachedUndo *c);
 
 #endif							/* ZHEAP_MEMO_H */

@@ -21,7 +21,11 @@
 
 #include "zheap/zheap_memo.h"
 #include "zheap/zheap_spill.h"
+#include "zheap/zheap_undo_cache.h"
 #include "zheap/zheap_walk.h"
+
+/* records of one tenure to pass before its memo is asked */
+#define LONG_TENURE		4
 
 void
 zheap_row_is_corrupt(Relation rel, BlockNumber block, OffsetNumber off,
@@ -210,12 +214,11 @@ zheap_walk_status(ZWalk *walk, Buffer buffer)
 }
 
 /*
- * Read and decode the record at walk->u, written by walk->w.  held: w is
- * known to be aborted.  False if w is committed and visible to all, so that
- * its undo may be gone.
+ * Read the record at walk->u, written by walk->w, into walk->raw and
+ * walk->undo, and remember it.  See zheap_walk_fetch.
  */
-bool
-zheap_walk_fetch(ZWalk *walk, bool held)
+static const ZCachedUndo *
+walk_read(ZWalk *walk, bool held)
 {
 	if (!undo_fetch(walk->reader, walk->u, walk->w, walk->block, held,
 					&walk->raw))
@@ -228,10 +231,41 @@ zheap_walk_fetch(ZWalk *walk, bool held)
 		 * still has its undo, because we hold the page's lock.
 		 */
 		if (zheap_xact_status(walk->w, walk->hz) != ZXACT_ABORTED)
-			return false;
+			return NULL;
 		(void) undo_fetch(walk->reader, walk->u, walk->w, walk->block, true,
 						  &walk->raw);
 	}
+	zheap_undo_decode(&walk->raw, &walk->undo);
+	return zheap_undo_cache_put(walk->reader->persistence, &walk->raw,
+								&walk->undo);
+}
+
+/* the record at walk->u as far as one has to know it to pass it, or NULL */
+static inline const ZCachedUndo *
+walk_peek(ZWalk *walk, bool held)
+{
+	const ZCachedUndo *c = zheap_undo_cache_get(walk->reader->persistence,
+												walk->w, walk->u);
+
+	/* a record of another block can't be the one that is meant */
+	return likely(c != NULL && c->block == walk->block) ? c :
+		walk_read(walk, held);
+}
+
+/*
+ * Read and decode the record at walk->u, written by walk->w.  held: w is
+ * known to be aborted.  False if w is committed and visible to all, so that
+ * its undo may be gone.
+ */
+bool
+zheap_walk_fetch(ZWalk *walk, bool held)
+{
+	const ZCachedUndo *c = zheap_undo_cache_get(walk->reader->persistence,
+												walk->w, walk->u);
+
+	if (c == NULL || !c->has_payload || c->block != walk->block)
+		return walk_read(walk, held) != NULL;
+	zheap_undo_cache_unpack(c, &walk->raw);
 	zheap_undo_decode(&walk->raw, &walk->undo);
 	return true;
 }
@@ -252,43 +286,54 @@ walk_move(ZWalk *walk, Fxid w, UndoRecPtr u)
 ZFindResult
 zheap_walk_find(ZWalk *walk, bool held)
 {
-	const ZUndo *r = &walk->undo;
 	char		persistence = walk->rel->rd_rel->relpersistence;
+	int			passed = 0;
 
 	Assert(OffsetNumberIsValid(walk->off));
 
 	for (;;)
 	{
+		const ZCachedUndo *c;
+		bool		known = true;
+
 		if (walk->budget != ZWALK_NO_BUDGET && --walk->budget < 0)
 			return ZFIND_LIMIT;
-		walk->u = zheap_memo_pass(persistence, walk->w, walk->u, walk->off,
-								  walk->skip);
-		if (!zheap_walk_fetch(walk, held))
+		if (passed++ >= LONG_TENURE)
+			walk->u = zheap_memo_pass(persistence, walk->w, walk->u,
+									  walk->off, walk->skip, &known);
+		c = walk_peek(walk, held);
+		if (c == NULL)
 			return ZFIND_GONE;
-		zheap_memo_note(persistence, walk->u, r);
+		if (!known)
+			zheap_memo_note(c);
 
-		if (zheap_undo_covers(r, walk->off, &walk->hdr))
-			return ZFIND_FOUND;
+		if (walk->off >= c->first && walk->off <= c->last)
+		{
+			if (!zheap_walk_fetch(walk, held))
+				return ZFIND_GONE;
+			if (zheap_undo_covers(&walk->undo, walk->off, &walk->hdr))
+				return ZFIND_FOUND;
+		}
 
 		/* BASE also stands at the start of a family tenure: exact there too */
-		if (walk->skip && (r->flags & ZUNDO_BASE))
+		if (walk->skip && (c->flags & ZUNDO_BASE))
 		{
-			if (r->base_fxid == InvalidFxid)
+			if (c->base_fxid == InvalidFxid)
 				walk_is_corrupt(walk, "a tenure that made the row below its xact slot's");
 			walk->skip = false;
-			walk_move(walk, r->base_fxid, r->base_urp);
+			walk_move(walk, c->base_fxid, c->base_urp);
 			return ZFIND_OTHER;
 		}
-		if (r->flags & ZUNDO_TENURE_START)
+		if (c->flags & ZUNDO_TENURE_START)
 		{
-			if (r->prev_fxid == InvalidFxid)
+			if (c->prev_fxid == InvalidFxid)
 				walk_is_corrupt(walk, "an undo record for the row in its xact slot's chain");
-			if ((r->flags & ZUNDO_FAMILY) == 0)
+			if ((c->flags & ZUNDO_FAMILY) == 0)
 				walk->skip = false;
-			walk_move(walk, r->prev_fxid, r->chain);
+			walk_move(walk, c->prev_fxid, c->chain);
 			return ZFIND_OTHER;
 		}
-		walk->u = r->chain;
+		walk->u = c->chain;
 	}
 }
 
