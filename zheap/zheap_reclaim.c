@@ -288,6 +288,7 @@ record_begin(Spill *spill)
 	ItemPointerSetInvalid(&u->tid);
 	u->kind = ZUNDO_SPILL;
 	u->flags = ZUNDO_TENURE_START;
+	u->writer = undo_current_fxid();
 	u->prev_fxid = spill->head.fxid;
 	u->chain = spill->head.urp;
 	u->entries = spill->entries;
@@ -305,6 +306,7 @@ record_write(Spill *spill)
 					   u->chain, spill->payload,
 					   zheap_undo_encode(u, spill->payload));
 	undo_prepare(&ins);
+	Assert(ins.fxid == u->writer);
 
 	START_CRIT_SECTION();
 	undo_insert(&ins);
