@@ -35,10 +35,13 @@ OBJS = \
 	zheap/zheap_tuple_slot.o \
 	zheap/zheap_undo.o \
 	zheap/zheap_memo.o \
+	zheap/zheap_spill.o \
 	zheap/zheap_walk.o \
 	zheap/zheap_visibility.o \
+	zheap/zheap_freed.o \
 	zheap/zheap_rollback.o \
 	zheap/zheap_prune.o \
+	zheap/zheap_reclaim.o \
 	zheap/zheap_space.o \
 	zheap/zheap_xlog_change.o \
 	zheap/zheap_lockers.o \

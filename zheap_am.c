@@ -155,6 +155,7 @@ _PG_init(void)
 
 	undo_register_client(zheap_rollback_page, zheap_am_oid);
 	undo_register_callbacks();
+	zheap_freed_register();
 	undo_register_workers();
 	undo_register_createdb();
 	zheap_register_epq_hooks();

@@ -18,7 +18,8 @@
  *		... change table pages; undo_insert(&ins);
  *		if (RelationNeedsWAL(relation))
  *			XLogBeginInsert(); register table blocks from 0 on;
- *			undo_register(&ins, block_id);
+ *			undo_register(&ins, block_id);		block 0 is a block of the
+ *												table, unless block_id is 0
  *			lsn = XLogInsert(...); undo_set_lsn(&ins, lsn); PageSetLSN(...)
  *		else
  *			undo_log_alone(&ins);		permanent relation at wal_level=minimal:
@@ -133,7 +134,7 @@ typedef struct UndoInsertion
 	uint16		start;			/* byte offset of the first byte to write */
 	bool		new_run;		/* a run header goes first */
 	uint16		run;			/* byte offset of the run header */
-	char		wal_header[48];
+	char		wal_header[72];
 } UndoInsertion;
 
 extern void undo_insertion_init(UndoInsertion *ins, Relation rel);

@@ -29,6 +29,7 @@
 
 #include "undo/undo_debug.h"
 #include "undo/undo_log.h"
+#include "undo/undo_pack.h"
 
 #define MAX_FOREGROUND_PAGES	64
 
@@ -40,12 +41,29 @@ typedef struct xl_undo_insert
 } xl_undo_insert;
 
 /*
- * Data of the undo block in any WAL record, packed:
+ * Data of the undo block in any WAL record, packed (undo_pack.h):
  *
- *	new_run u8 | nrecs u8 | [reloid u32 | dboid u32 if new_run] |
- *	nrecs x { kind u8 | flags u8 | offset u16 | chain u64 | len u16 | payload }
+ *	flags u8
+ *	new run:	reloid (nothing if RELOID_IS_FILE; as a difference from the
+ *				file number of the table's block 0; or, ALONE, as it is) and,
+ *				ALONE, dboid
+ *	else:		distance from the run header to the first record
+ *	each record: kind u8 | flags u8 | offset | chain unless invalid |
+ *				length of the payload, unless it is the last record | payload
+ *	chain:		difference of the block from this page's, offset, if it is in
+ *				the same log; else the whole pointer
+ *
+ * What can be seen from the reference to the table's block, which is block 0
+ * of the client's record, isn't logged again.
  */
-#define WAL_RECORD_HEADER	14
+#define UNDO_WAL_NEW_RUN		0x01
+#define UNDO_WAL_TWO			0x02	/* two records */
+#define UNDO_WAL_ALONE			0x04	/* there is no table block */
+#define UNDO_WAL_RELOID_IS_FILE	0x08
+#define UNDO_WAL_CHAIN(i)		(0x10 << (2 * (i)))
+#define UNDO_WAL_SAME_LOG(i)	(0x20 << (2 * (i)))
+
+StaticAssertDecl(UNDO_MAX_INSERTION == 2, "two flag bits for each record");
 
 /* setting, kB */
 static int	rollback_foreground_size = 256;
@@ -488,46 +506,70 @@ undo_insert(UndoInsertion *ins)
 	MarkBufferDirty(ins->buffer);
 }
 
+static char *
+pack_chain(char *p, const UndoInsertion *ins, UndoRecPtr chain)
+{
+	if (UndoRecPtrGetLog(chain) != ins->log)
+		return undo_pack(p, chain);
+	p = undo_pack(p, undo_zigzag(UndoRecPtrGetBlock(ins->rec[0].urp),
+								 UndoRecPtrGetBlock(chain)));
+	return undo_pack(p, UndoRecPtrGetOffset(chain));
+}
+
+/*
+ * Runs in critical sections.  A joined run's offset must be known to redo; it
+ * is not derivable from the page (which may be restored from an image).
+ */
 void
 undo_register(UndoInsertion *ins, uint8 block_id)
 {
-	char	   *p = ins->wal_header;
+	char	   *start = ins->wal_header;
+	char	   *p = start + 1;
+	uint8		flags = ins->new_run ? UNDO_WAL_NEW_RUN : 0;
+	RelFileNumber file = RelLocatorNumber(ins->locator);
 
 	XLogRegisterBuffer(block_id, ins->buffer, REGBUF_STANDARD);
 
-	/*
-	 * A joined run's offset must be known to redo; it is not derivable from
-	 * the page (which may be restored from an image), so it goes along.
-	 */
-	*p++ = (char) ins->new_run;
-	*p++ = (char) ins->nrecs;
-	if (ins->new_run)
+	if (!ins->new_run)
+		p = undo_pack(p, ins->start - ins->run);
+	else if (block_id == 0)
 	{
-		memcpy(p, &ins->reloid, sizeof(Oid));
-		memcpy(p + sizeof(Oid), &ins->dboid, sizeof(Oid));
-		p += 2 * sizeof(Oid);
+		flags |= UNDO_WAL_ALONE;
+		p = undo_pack(p, ins->reloid);
+		p = undo_pack(p, ins->dboid);
 	}
+	else if (ins->reloid == file)
+		flags |= UNDO_WAL_RELOID_IS_FILE;
 	else
-	{
-		memcpy(p, &ins->run, sizeof(uint16));
-		p += sizeof(uint16);
-	}
-	XLogRegisterBufData(block_id, ins->wal_header, p - ins->wal_header);
+		p = undo_pack(p, undo_zigzag(file, ins->reloid));
+
 	for (int i = 0; i < ins->nrecs; i++)
 	{
 		UndoInsertRec *rec = &ins->rec[i];
 
-		p[0] = (char) rec->kind;
-		p[1] = (char) rec->flags;
-		memcpy(p + 2, &rec->offset, sizeof(uint16));
-		memcpy(p + 4, &rec->chain, sizeof(UndoRecPtr));
-		memcpy(p + 12, &rec->payload_len, sizeof(uint16));
-		XLogRegisterBufData(block_id, p, WAL_RECORD_HEADER);
-		p += WAL_RECORD_HEADER;
+		*p++ = (char) rec->kind;
+		*p++ = (char) rec->flags;
+		p = undo_pack(p, rec->offset);
+		if (UndoRecPtrIsValid(rec->chain))
+		{
+			flags |= UNDO_WAL_CHAIN(i);
+			if (UndoRecPtrGetLog(rec->chain) == ins->log)
+				flags |= UNDO_WAL_SAME_LOG(i);
+			p = pack_chain(p, ins, rec->chain);
+		}
+		if (i < ins->nrecs - 1)
+		{
+			flags |= UNDO_WAL_TWO;
+			p = undo_pack(p, rec->payload_len);
+		}
+		XLogRegisterBufData(block_id, start, p - start);
+		start = p;
 		if (rec->payload_len > 0)
 			XLogRegisterBufData(block_id, unconstify(char *, rec->payload),
 								rec->payload_len);
 	}
+	/* XLogInsert copies, so the first byte may still be set */
+	ins->wal_header[0] = (char) flags;
 	Assert(p - ins->wal_header <= sizeof(ins->wal_header));
 }
 
@@ -597,43 +639,91 @@ undo_redo_urp(XLogReaderState *record, uint8 block_id, uint16 offset)
 						  block, offset);
 }
 
+/* the next number of an insertion's data */
+static uint64
+decode_number(const char **p, const char *end)
+{
+	uint64		value = 0;
+
+	*p = undo_unpack(*p, end, &value);
+	if (*p == NULL)
+		elog(PANIC, "undo block data of a WAL record is malformed");
+	return value;
+}
+
+static void
+decode_run(const char **p, const char *end, uint8 flags,
+		   XLogReaderState *record, UndoInsertion *ins)
+{
+	RelFileLocator table;
+
+	if (!ins->new_run)
+	{
+		ins->run = ins->start - decode_number(p, end);
+		return;
+	}
+	ins->run = ins->start;
+	if (flags & UNDO_WAL_ALONE)
+	{
+		ins->reloid = decode_number(p, end);
+		ins->dboid = decode_number(p, end);
+		return;
+	}
+	XLogRecGetBlockTag(record, 0, &table, NULL, NULL);
+	ins->dboid = RelLocatorDb(table);
+	ins->reloid = RelLocatorNumber(table);
+	if ((flags & UNDO_WAL_RELOID_IS_FILE) == 0)
+		ins->reloid = undo_unzigzag(ins->reloid, decode_number(p, end));
+}
+
 /* Take an insertion apart as undo_register() put it together. */
 static void
-decode_insertion(char *data, Size len, UndoInsertion *ins,
-				 const BlockNumber *table_block)
+decode_insertion(XLogReaderState *record, uint8 block_id,
+				 uint16 first_offset, const BlockNumber *table_block,
+				 UndoInsertion *ins)
 {
-	char	   *p = data;
+	Size		len;
+	const char *p = XLogRecGetBlockData(record, block_id, &len);
+	const char *end = p + len;
+	UndoRecPtr	first = undo_redo_urp(record, block_id, first_offset);
+	uint8		flags;
 
-	ins->new_run = *p++ != 0;
-	ins->nrecs = *p++;
-	if (ins->nrecs < 1 || ins->nrecs > UNDO_MAX_INSERTION)
-		elog(PANIC, "undo block data of a WAL record is malformed");
-	if (ins->new_run)
-	{
-		memcpy(&ins->reloid, p, sizeof(Oid));
-		memcpy(&ins->dboid, p + sizeof(Oid), sizeof(Oid));
-		p += 2 * sizeof(Oid);
-	}
-	else
-	{
-		memcpy(&ins->run, p, sizeof(uint16));
-		p += sizeof(uint16);
-	}
+	if (p == NULL || len == 0)
+		elog(PANIC, "undo block data of a WAL record is missing");
+	flags = (uint8) *p++;
+	ins->new_run = (flags & UNDO_WAL_NEW_RUN) != 0;
+	ins->nrecs = (flags & UNDO_WAL_TWO) ? 2 : 1;
+	ins->start = first_offset - (ins->new_run ? UNDO_RUN_HEADER_SIZE : 0);
+	decode_run(&p, end, flags, record, ins);
+
 	for (int i = 0; i < ins->nrecs; i++)
 	{
 		UndoInsertRec *rec = &ins->rec[i];
 
-		rec->kind = (uint8) p[0];
-		rec->flags = (uint8) p[1];
-		memcpy(&rec->offset, p + 2, sizeof(uint16));
-		memcpy(&rec->chain, p + 4, sizeof(UndoRecPtr));
-		memcpy(&rec->payload_len, p + 12, sizeof(uint16));
-		rec->payload = p + WAL_RECORD_HEADER;
+		if (end - p < 2)
+			elog(PANIC, "undo block data of a WAL record is malformed");
+		rec->kind = (uint8) *p++;
+		rec->flags = (uint8) *p++;
+		rec->offset = decode_number(&p, end);
 		rec->block = table_block[i];
-		p += WAL_RECORD_HEADER + rec->payload_len;
+		rec->chain = InvalidUndoRecPtr;
+		if (flags & UNDO_WAL_SAME_LOG(i))
+		{
+			BlockNumber block = undo_unzigzag(UndoRecPtrGetBlock(first),
+											  decode_number(&p, end));
+
+			rec->chain = MakeUndoRecPtr(UndoRecPtrGetLog(first), block,
+										decode_number(&p, end));
+		}
+		else if (flags & UNDO_WAL_CHAIN(i))
+			rec->chain = decode_number(&p, end);
+		rec->payload_len = i < ins->nrecs - 1 ? decode_number(&p, end) :
+			end - p;
+		if (rec->payload_len > end - p)
+			elog(PANIC, "undo block data of a WAL record has the wrong length");
+		rec->payload = p;
+		p += rec->payload_len;
 	}
-	if (p != data + len)
-		elog(PANIC, "undo block data of a WAL record has the wrong length");
 }
 
 void
@@ -646,14 +736,9 @@ undo_redo_insert(XLogReaderState *record, uint8 block_id, uint16 first_offset,
 	{
 		Page		page = BufferGetPage(buffer);
 		UndoInsertion ins;
-		Size		len;
-		char	   *data = XLogRecGetBlockData(record, block_id, &len);
 
-		decode_insertion(data, len, &ins, table_block);
+		decode_insertion(record, block_id, first_offset, table_block, &ins);
 		ins.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
-		ins.start = first_offset - (ins.new_run ? UNDO_RUN_HEADER_SIZE : 0);
-		if (ins.new_run)
-			ins.run = ins.start;
 		if (((PageHeader) page)->pd_lower != ins.start)
 			ereport(PANIC,
 					(errcode(ERRCODE_DATA_CORRUPTED),

@@ -113,7 +113,9 @@ typedef enum ZTenure
 	ZTENURE_CONTINUE,			/* mine already, exactly this xid */
 	ZTENURE_FREE,				/* was FREE */
 	ZTENURE_FAMILY,				/* another xid of my top transaction */
-	ZTENURE_FOREIGN				/* committed foreign owner */
+	ZTENURE_FOREIGN,			/* committed foreign owner */
+	ZTENURE_FROZEN				/* the same, visible to all: its tuples are
+								 * frozen (rule M9), then as FREE */
 } ZTenure;
 
 typedef struct ZXactSlotChoice
@@ -122,6 +124,7 @@ typedef struct ZXactSlotChoice
 	ZTenure		tenure;
 	Fxid		prev_fxid;		/* owner before (FAMILY, FOREIGN) */
 	UndoRecPtr	prev_urp;		/* urp before: the new record's chain */
+	Fxid		conflict;		/* FROZEN: conflict horizon to be logged, or 0 */
 } ZXactSlotChoice;
 
 typedef enum ZReserveResult
@@ -135,7 +138,7 @@ typedef enum ZReserveResult
 
 /*
  * Choose the xact slot for a change by fxid (mine), rule M6 steps 2-8.
- * Exclusive lock held.  May freeze and grow the page (own WAL records), never
+ * Exclusive lock held.  May grow the page (own WAL record), never freezes or
  * takes over: that is part of the change itself.  prefer: xact slot id of the
  * row to be changed, or 0.
  */
@@ -146,13 +149,13 @@ extern ZReserveResult zheap_xact_slot_reserve(Relation rel, Buffer buffer,
 											  Fxid *wait_for);
 
 /*
- * Part of every change's apply, in do and redo: the takeover pass over the
- * page's tuples, then slot = {fxid, urp}.  Deterministic.
+ * Part of every change's apply, in do and redo: the takeover or freezing pass
+ * over the page's tuples, then slot = {fxid, urp}.  Deterministic.
  */
 extern void zheap_xact_slot_own(Page page, uint8 id, ZTenure tenure,
 								Fxid fxid, UndoRecPtr urp);
 
-/* what the takeover pass will make of a header (before the change) */
+/* what that pass will make of a header (before the change) that isn't ended */
 extern void zheap_xact_slot_flag_header(ZTupleHeader *header, uint8 id,
 										ZTenure tenure);
 
@@ -316,25 +319,70 @@ extern void zheap_rollback_buffer(Relation rel, Buffer buffer);
 
 typedef struct ZPruneResult
 {
-	int			ndead;			/* line pointers that are DEAD after it */
 	int			nreclaimed;		/* bodies dropped */
 	bool		changed;
+	/* only if TIDY */
+	int			ndead;			/* line pointers that are DEAD after it */
 	bool		all_visible;	/* every pointer NORMAL/UNUSED, every row has an
 								 * all-visible version, nothing ended (M15) */
 	bool		has_tuples;
+	/* always */
 	int			live_tuples;
-	int			recently_dead;
+	int			recently_dead;	/* spilled ones included */
 } ZPruneResult;
 
 /*
  * Reclaim: freeze what can be frozen, drop bodies of rows that ended for all
- * (pointer DEAD, or UNUSED if no_indexes), drop slack of settled rows, trim
- * and compact.  Exclusive lock held, aborted owners rolled back first by the
- * caller.  One page delta.
+ * (pointer DEAD, or UNUSED if NO_INDEXES), spilled ones too, drop slack of
+ * settled rows; if TIDY, trim and compact.  Exclusive lock held, aborted
+ * owners rolled back first by the caller.  One page delta.
  */
+#define ZPRUNE_NO_INDEXES		1
+#define ZPRUNE_TIDY				2
+
 extern void zheap_prune_page(Relation rel, Buffer buffer,
-							 const UndoHorizons *hz, bool no_indexes,
+							 const UndoHorizons *hz, int options,
 							 ZPruneResult *result);
+
+/* ----------------------------------------------------------------
+ *	zheap_reclaim.c
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * A writer lacks "missing" bytes on a page: prune it and, if that isn't
+ * enough, spill rows whose end has committed (rule M12); nothing is done if
+ * both together can't help.  Exclusive lock held and kept; the caller runs in
+ * a transaction with an xid and has no undo page pinned.  Returns whether the
+ * page may have changed.  options: ZPRUNE_NO_INDEXES, or 0.
+ */
+extern bool zheap_page_reclaim(Relation rel, Buffer buffer,
+							   const UndoHorizons *hz, Size missing,
+							   int options);
+
+/* what inserts can have of a page, for the free space map; page locked */
+extern Size zheap_page_reclaimable_room(Relation rel, Buffer buffer,
+										const UndoHorizons *hz);
+
+/* ZPRUNE_NO_INDEXES if the table surely has none; no page locked */
+extern int	zheap_reclaim_options(Relation rel);
+
+/* ----------------------------------------------------------------
+ *	zheap_freed.c
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * A change of the running transaction made this page's room grow, once it has
+ * committed, by about bytes: the free space map is told at commit.  Page
+ * locked; may allocate.
+ */
+extern void zheap_freed_note(Relation rel, BlockNumber block, Page page,
+							 Size bytes);
+/* a page was rolled back; in an abort callback.  Never throws */
+extern void zheap_freed_by_abort(Relation rel, BlockNumber block, Size room);
+
+extern void zheap_freed_register(void);	/* transaction callback */
 
 /* ----------------------------------------------------------------
  *	zheap_space.c

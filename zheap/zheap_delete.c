@@ -3,7 +3,8 @@
  * zheap_delete.c
  *	  Delete a row.  The body stays where it is, for older snapshots and for
  *	  RETURNING; the header says that the row ended, and a record without a
- *	  body goes to undo.
+ *	  body goes to undo: one for all rows of a page that a command deletes, if
+ *	  they were visible to all.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,20 +12,82 @@
 
 #include "pgstat.h"
 #include "storage/bufmgr.h"
+#include "utils/rel.h"
 
 #include "zheap/zheap.h"
 #include "zheap/zheap_lock.h"
+
+/*
+ * My last open record of a delete (zheap_undo.h).  While it is the newest of
+ * its xact slot, further rows deleted by the same command need none.  Nothing
+ * has to be reset at the end of a transaction: fxids don't come back.
+ */
+static struct
+{
+	RelFileLocator locator;
+	BlockNumber block;
+	UndoRecPtr	urp;
+	Fxid		fxid;
+	CommandId	cid;
+}			last_open;
+
+/*
+ * Does the old header follow from the new one?  Then the row may share an open
+ * record.
+ */
+static bool
+delete_is_plain(const ZRowWrite *w, const ZTupleHeader *header)
+{
+	return (w->header.slot == 0 || w->top.status == ZXACT_ALL_VISIBLE) &&
+		((w->header.flags2 | header->flags2) & ZH_LOCK_BITS) == 0;
+}
+
+static bool
+delete_extends_open(const ZRowWrite *w)
+{
+	return w->choice.tenure == ZTENURE_CONTINUE &&
+		UndoRecPtrIsValid(last_open.urp) &&
+		w->choice.prev_urp == last_open.urp &&
+		w->fxid == last_open.fxid &&
+		w->cid == last_open.cid &&
+		w->block == last_open.block &&
+		RelFileLocatorEquals(RelationLocator(w->rel), last_open.locator);
+}
 
 static void
 delete_write(ZRowWrite *w, bool changing_part)
 {
 	ZUndo		u;
 	ZTupleHeader header;
+	bool		plain;
+	UndoRecPtr	urp;
+
+	zheap_row_header(w, &header);
+	Assert(!ZHeaderIsEnded(&header));
+	plain = !changing_part && delete_is_plain(w, &header);
+	if (plain && delete_extends_open(w))
+	{
+		header.flags2 |= ZH_DELETED;
+		zheap_row_write(w, XLOG_ZHEAP_DELETE, NULL, &header, NULL, 0);
+		return;
+	}
 
 	zheap_row_describe(w, ZUNDO_DELETE, true, &u, &header);
-	Assert(!ZHeaderIsEnded(&header));
 	header.flags2 |= changing_part ? ZH_MOVED_PARTITION : ZH_DELETED;
-	zheap_row_write(w, XLOG_ZHEAP_DELETE, &u, &header, NULL, 0);
+	plain = plain && (u.flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_ALLVISIBLE &&
+		(w->choice.tenure == ZTENURE_FREE ||
+		 w->choice.tenure == ZTENURE_FROZEN);
+	if (plain)
+		u.flags |= ZUNDO_OPEN;
+	urp = zheap_row_write(w, XLOG_ZHEAP_DELETE, &u, &header, NULL, 0);
+	if (plain)
+	{
+		last_open.locator = RelationLocator(w->rel);
+		last_open.block = w->block;
+		last_open.urp = urp;
+		last_open.fxid = w->fxid;
+		last_open.cid = w->cid;
+	}
 }
 
 /*
@@ -35,36 +98,33 @@ zheap_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
 			 Snapshot crosscheck, bool wait, TM_FailureData *tmfd,
 			 bool changing_part)
 {
-	ZRowWrite  *w = palloc(sizeof(ZRowWrite));
+	ZRowWrite	w;
 	TM_Result	result;
 
 	zheap_epq_running = false;
 
 	/* find and wait */
-	zheap_row_begin(w, rel, tid, cid, snapshot, crosscheck);
-	w->mode = LockTupleExclusive;
-	w->wait = wait;
-	w->need_vm = true;
-	w->oper = XLTW_Delete;
-	result = zheap_row_take(w);
+	zheap_row_begin(&w, rel, tid, cid, snapshot, crosscheck);
+	w.mode = LockTupleExclusive;
+	w.wait = wait;
+	w.need_vm = true;
+	w.oper = XLTW_Delete;
+	result = zheap_row_take(&w);
 	if (result != TM_Ok)
 	{
-		*tmfd = w->failure;
-		zheap_row_end(w);
-		pfree(w);
+		*tmfd = w.failure;
+		zheap_row_end(&w);
 		return result;
 	}
 
-	zheap_predicate_conflict_in(rel, w->block, w->off, w->image,
-								w->image_len);
-	delete_write(w, changing_part);
-	zheap_row_end(w);
+	zheap_predicate_conflict_in(rel, w.block, w.off, w.image, w.image_len);
+	delete_write(&w, changing_part);
+	zheap_row_end(&w);
 
 	/* chunks are deleted by the same transaction, no page locked */
-	if (zheap_tuple_has_external(w->image))
-		zheap_toast_delete(rel, w->image, w->image_len, false);
+	if (zheap_tuple_has_external(w.image))
+		zheap_toast_delete(rel, w.image, w.image_len, false);
 
 	pgstat_count_heap_delete(rel);
-	pfree(w);
 	return TM_Ok;
 }

@@ -243,6 +243,19 @@ delta_apply(Page page, const char *data, Size len)
 	delta_zero_hole(page);
 }
 
+void
+zheap_conflict_redo(XLogReaderState *record, Fxid conflict)
+{
+	if (InHotStandby && conflict != InvalidFxid)
+	{
+		RelFileLocator locator;
+
+		XLogRecGetBlockTag(record, 0, &locator, NULL, NULL);
+		ResolveRecoveryConflictWithSnapshotFullXid(FullTransactionIdFromU64(conflict),
+												   locator);
+	}
+}
+
 /* Redo; conflicting snapshots are resolved before the page is locked. */
 void
 zheap_delta_redo(XLogReaderState *record)
@@ -253,14 +266,7 @@ zheap_delta_redo(XLogReaderState *record)
 
 	memcpy(&xlrec, XLogRecGetData(record), SizeOfZHeapDelta);
 
-	if (InHotStandby && xlrec.conflict != InvalidFxid)
-	{
-		RelFileLocator locator;
-
-		XLogRecGetBlockTag(record, 0, &locator, NULL, NULL);
-		ResolveRecoveryConflictWithSnapshotFullXid(FullTransactionIdFromU64(xlrec.conflict),
-												   locator);
-	}
+	zheap_conflict_redo(record, xlrec.conflict);
 
 	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
 	{

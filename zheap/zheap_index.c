@@ -546,6 +546,14 @@ judge_entries(ZReadContext *cx, Buffer buffer, TM_IndexDeleteOp *delstate,
 			*freed += status->freespace;
 			found++;
 		}
+		if (ZItemIdIsSpilled(PageGetItemId(page, off)))
+		{
+			/* dead to snapshots that are younger than who spilled it */
+			if (ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL)
+				*conflict = Max(*conflict,
+								ZXactSlotFxid(ZPageGetSpill(page)));
+			continue;
+		}
 		if (!ItemIdIsNormal(PageGetItemId(page, off)))
 			continue;
 		zheap_top_version(cx, buffer, page, block, off, &top);

@@ -84,7 +84,7 @@ static struct
 }			last_open;
 
 /* ----------------------------------------------------------------
- *	the page change, for do and redo
+ *	the page change and its record's head, for do and redo
  * ----------------------------------------------------------------
  */
 bool
@@ -114,6 +114,64 @@ zheap_insert_apply(Page page, const ZInsertChange *change)
 	return true;
 }
 
+uint16
+zheap_insert_pack(char *buf, uint8 info, const ZInsertHead *head)
+{
+	char	   *p = buf;
+
+	*p++ = (char) (head->flags | (head->tenure << ZINSERT_TENURE_SHIFT));
+	*p++ = (char) head->xact_slot;
+	p = undo_pack(p, head->first);
+	if (info == XLOG_ZHEAP_MULTI_INSERT)
+		p = undo_pack(p, head->ntuples);
+	if (head->flags & ZINSERT_HAS_UNDO)
+	{
+		memcpy(p, &head->undo_offset, sizeof(uint16));
+		p += sizeof(uint16);
+	}
+	if (head->tenure == ZTENURE_FROZEN)
+		p = undo_pack(p, head->conflict);
+	return p - buf;
+}
+
+void
+zheap_insert_unpack(XLogReaderState *record, ZInsertHead *head)
+{
+	const char *p = XLogRecGetData(record);
+	const char *end = p + XLogRecGetDataLen(record);
+	uint64		first = 0;
+	uint64		ntuples = 1;
+	uint8		flags;
+
+	memset(head, 0, sizeof(*head));
+	if (end - p < 3)
+		elog(ERROR, "insert record is too short");
+	flags = (uint8) *p++;
+	head->flags = flags & ((1 << ZINSERT_TENURE_SHIFT) - 1);
+	head->tenure = (ZTenure) (flags >> ZINSERT_TENURE_SHIFT);
+	head->xact_slot = (uint8) *p++;
+	p = undo_unpack(p, end, &first);
+	if (p != NULL &&
+		(XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_ZHEAP_MULTI_INSERT)
+		p = undo_unpack(p, end, &ntuples);
+	if (p != NULL && (head->flags & ZINSERT_HAS_UNDO))
+	{
+		if (end - p < (ptrdiff_t) sizeof(uint16))
+			p = NULL;
+		else
+		{
+			memcpy(&head->undo_offset, p, sizeof(uint16));
+			p += sizeof(uint16);
+		}
+	}
+	if (p != NULL && head->tenure == ZTENURE_FROZEN)
+		p = undo_unpack(p, end, &head->conflict);
+	if (p != end)
+		elog(ERROR, "insert record is malformed");
+	head->first = first;
+	head->ntuples = ntuples;
+}
+
 /* ----------------------------------------------------------------
  *	step 2: a page and an xact slot on it
  * ----------------------------------------------------------------
@@ -127,6 +185,7 @@ choose_on_new_page(ZXactSlotChoice *choice)
 	choice->tenure = ZTENURE_FREE;
 	choice->prev_fxid = InvalidFxid;
 	choice->prev_urp = InvalidUndoRecPtr;
+	choice->conflict = InvalidFxid;
 }
 
 /*
@@ -296,6 +355,7 @@ describe_undo(InsertOp *op, InsertStep *step)
 
 	memset(&u, 0, sizeof(u));
 	ItemPointerSetInvalid(&u.tid);
+	u.writer = op->fxid;
 	u.cid = op->cid;
 	u.offset = change->first;
 	if (change->reused || op->token != 0)
@@ -327,6 +387,19 @@ describe_undo(InsertOp *op, InsertStep *step)
 }
 
 /*
+ * The row's bytes without what all rows of a record have in common: xact slot
+ * and second flags, first and last in the header.
+ */
+static void
+log_row(const char *tuple, uint16 len)
+{
+	char	   *p = unconstify(char *, tuple);
+
+	XLogRegisterBufData(0, p + 1, sizeof(uint16));
+	XLogRegisterBufData(0, p + ZHEAP_HEADER_SIZE, len - ZHEAP_HEADER_SIZE);
+}
+
+/*
  * Log the step.  In the critical section; scratch holds BLCKSZ bytes for the
  * rows of a multi-insert.
  */
@@ -334,45 +407,57 @@ static XLogRecPtr
 log_step(const InsertOp *op, InsertStep *step, char *scratch)
 {
 	ZInsertChange *change = &step->change;
-	xl_zheap_insert xlrec;
+	uint8		info = change->ntuples == 1 ?
+		XLOG_ZHEAP_INSERT : XLOG_ZHEAP_MULTI_INSERT;
+	ZInsertHead head;
+	char		packed[ZINSERT_MAX_HEAD];
 	uint8		next_block = 1;
 	XLogRecPtr	lsn;
 
-	xlrec.undo_offset = 0;
-	xlrec.first = change->first;
-	xlrec.ntuples = change->ntuples;
-	xlrec.xact_slot = change->xact_slot;
-	xlrec.tenure = change->tenure;
-	xlrec.flags = 0;
+	head.flags = 0;
+	head.tenure = change->tenure;
+	head.xact_slot = change->xact_slot;
+	head.first = change->first;
+	head.ntuples = change->ntuples;
+	head.undo_offset = 0;
+	head.conflict = 0;
+	if (change->tenure == ZTENURE_FROZEN)
+		head.conflict = zheap_conflict_pack(op->fxid, step->choice.conflict);
 	if (step->needs_undo)
 	{
-		xlrec.flags |= ZINSERT_HAS_UNDO;
-		xlrec.undo_offset = undo_insertion_offset(&step->undo, 0);
+		head.flags |= ZINSERT_HAS_UNDO;
+		head.undo_offset = undo_insertion_offset(&step->undo, 0);
 	}
 	if (step->is_new)
-		xlrec.flags |= ZINSERT_INIT_PAGE;
+		head.flags |= ZINSERT_INIT_PAGE;
 	if (step->vm.nblocks > 0)
-		xlrec.flags |= ZINSERT_CLEARED_VM;
+		head.flags |= ZINSERT_CLEARED_VM;
 	if (change->reused)
-		xlrec.flags |= ZINSERT_REUSED_POINTER;
+		head.flags |= ZINSERT_REUSED_POINTER;
+	if (op->token != 0)
+		head.flags |= ZINSERT_SPECULATIVE;
 
 	XLogBeginInsert();
-	XLogRegisterData((char *) &xlrec, SizeOfZHeapInsert);
+	XLogRegisterData(packed, zheap_insert_pack(packed, info, &head));
 	XLogRegisterBuffer(0, step->buffer,
 					   REGBUF_STANDARD |
 					   (step->is_new ? REGBUF_WILL_INIT : 0));
 	if (change->ntuples == 1)
-		XLogRegisterBufData(0, (char *) change->tuple[0], change->len[0]);
+		log_row(change->tuple[0], change->len[0]);
 	else
 	{
 		char	   *p = scratch;
 
 		for (int i = 0; i < change->ntuples; i++)
 		{
-			memcpy(p, &change->len[i], sizeof(uint16));
+			uint16		len = change->len[i] - ZHEAP_HEADER_SIZE;
+
+			/* natts_flags1, then what follows the header */
+			p = undo_pack(p, len);
+			memcpy(p, change->tuple[i] + 1, sizeof(uint16));
 			p += sizeof(uint16);
-			memcpy(p, change->tuple[i], change->len[i]);
-			p += change->len[i];
+			memcpy(p, change->tuple[i] + ZHEAP_HEADER_SIZE, len);
+			p += len;
 		}
 		Assert(p <= scratch + BLCKSZ);
 		XLogRegisterBufData(0, scratch, p - scratch);
@@ -381,8 +466,7 @@ log_step(const InsertOp *op, InsertStep *step, char *scratch)
 		undo_register(&step->undo, next_block++);
 	zheap_vm_register(&step->vm, next_block);
 
-	lsn = XLogInsert(ZHEAP_RMGR_ID, change->ntuples == 1 ?
-					 XLOG_ZHEAP_INSERT : XLOG_ZHEAP_MULTI_INSERT);
+	lsn = XLogInsert(ZHEAP_RMGR_ID, info);
 
 	PageSetLSN(step->page, lsn);
 	if (step->needs_undo)

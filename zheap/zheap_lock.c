@@ -792,6 +792,48 @@ row_normalise(ZRowWrite *w)
  * ----------------------------------------------------------------
  */
 
+/*
+ * The same for a row that ended and was spilled: it can't be taken any more,
+ * but why not, and where it went, matters, and to whom locks the version
+ * below a move (row_judge_below) so does the rest.
+ */
+static RowStep
+row_look_spilled(ZRowWrite *w, TM_Result *result)
+{
+	ZVersion   *v = palloc(sizeof(ZVersion));
+	Snapshot	save = w->cx.snapshot;
+
+	zheap_top_version(&w->cx, w->buffer, w->page, w->block, w->off, &w->top);
+	if (!w->top.exists)
+	{
+		/* nobody who could have seen it is left */
+		pfree(v);
+		return row_refuse(w, TM_Deleted, result);
+	}
+	Assert(w->top.ended);
+	Assert(w->top.status == ZXACT_COMMITTED ||
+		   w->top.status == ZXACT_ALL_VISIBLE);
+
+	w->cx.snapshot = SnapshotAny;
+	(void) zheap_visible_version(&w->cx, w->buffer, w->page, w->block, w->off,
+								 v);
+	w->cx.snapshot = save;
+	if (v->len == 0)
+	{
+		/* the last who could has just gone */
+		pfree(v);
+		return row_refuse(w, TM_Deleted, result);
+	}
+	zheap_header_get(v->data, &w->header);
+	w->image_writer = w->top.writer;
+	w->image_cid = InvalidCommandId;
+	w->image_len = v->len;
+	memcpy(w->image, v->data, v->len);
+	zheap_origins_read(&w->origins, w->image, w->image_len);
+	pfree(v);
+	return ROW_TAKEN;
+}
+
 /* Find the row on the locked page: header, image, top version. */
 static RowStep
 row_look(ZRowWrite *w, TM_Result *result)
@@ -818,9 +860,7 @@ row_look(ZRowWrite *w, TM_Result *result)
 	if (!ItemIdIsUsed(lp))
 		return row_refuse(w, TM_Invisible, result);
 	if (ZItemIdIsSpilled(lp))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("changing a row whose body was moved to undo is not supported")));
+		return row_look_spilled(w, result);
 	if (!ItemIdIsNormal(lp))
 		return row_refuse(w, TM_Deleted, result);
 
@@ -836,8 +876,8 @@ row_look(ZRowWrite *w, TM_Result *result)
 }
 
 /*
- * Choose the xact slot.  That may freeze or grow the page, so the header is
- * read again.
+ * Choose the xact slot.  That may grow the page, so the header is read again;
+ * it is shown as it is going to be if the xact slot is frozen for us.
  */
 static RowStep
 row_reserve(ZRowWrite *w, Fxid *wait_for)
@@ -864,6 +904,9 @@ row_reserve(ZRowWrite *w, Fxid *wait_for)
 	Assert(ItemIdIsNormal(lp));
 	zheap_header_get((char *) w->page + ItemIdGetOffset(lp), &w->header);
 	row_normalise(w);
+	if (w->choice.tenure == ZTENURE_FROZEN)
+		zheap_xact_slot_flag_header(&w->header, w->choice.id,
+									w->choice.tenure);
 	return ROW_TAKEN;
 }
 

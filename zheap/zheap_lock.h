@@ -139,14 +139,17 @@ extern void zheap_row_wait_xact_slot(ZRowWrite *w, Fxid fxid);
 extern void zheap_row_describe(ZRowWrite *w, uint8 kind, bool key, ZUndo *u,
 							   ZTupleHeader *header);
 
+extern void zheap_row_header(const ZRowWrite *w, ZTupleHeader *header);
+
 /*
  * Prepare, apply, log and release the undo page of a change of one row on one
  * page; the table page stays locked.  info is XLOG_ZHEAP_UPDATE, DELETE or
- * LOCK; tuple is the new row (UPDATE) or NULL.
+ * LOCK; tuple is the new row (UPDATE) or NULL.  Without u no undo is written:
+ * an open record of mine covers the row.  Returns the record's place.
  */
-extern void zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
-							const ZTupleHeader *header, const char *tuple,
-							uint16 len);
+extern UndoRecPtr zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
+								  const ZTupleHeader *header,
+								  const char *tuple, uint16 len);
 
 /*
  * Record the lock that w asks for, unless it is held already.  w is taken and

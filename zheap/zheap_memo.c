@@ -105,7 +105,7 @@ memo_fill(MemoRecord *m, UndoRecPtr urp, const ZUndo *r)
 	m->first = m->last = r->offset;
 	if (r->kind == ZUNDO_INSERT_OPEN)
 		m->last = MaxOffsetNumber;
-	else if (r->kind == ZUNDO_INSERT_SET)
+	else if (r->kind == ZUNDO_INSERT_SET || (r->flags & ZUNDO_OPEN))
 	{
 		m->first = FirstOffsetNumber;
 		m->last = MaxOffsetNumber;

@@ -489,6 +489,16 @@ zheap_page_set_dead(Page page, OffsetNumber off)
 }
 
 void
+zheap_page_set_spilled(Page page, OffsetNumber off)
+{
+	ItemId		lp = PageGetItemId(page, off);
+
+	Assert(ItemIdIsNormal(lp));
+	ItemIdSetRedirect(lp, 1);
+	Assert(ZItemIdIsSpilled(lp));
+}
+
+void
 zheap_page_set_unused(Page page, OffsetNumber off)
 {
 	ItemId		lp = PageGetItemId(page, off);
@@ -591,6 +601,62 @@ zheap_page_trim_xact_slots(Page page)
 }
 
 /* ----------------------------------------------------------------
+ *	the spill chain
+ * ----------------------------------------------------------------
+ *
+ * The last xact slot ends where the spill field ends: in front of the opaque.
+ */
+bool
+zheap_page_can_begin_spill(Page page)
+{
+	ZPageOpaque opaque = ZPageGetOpaque(page);
+
+	if (opaque->flags & ZPAGE_HAS_SPILL)
+		return true;
+	return opaque->nslots > 1 &&
+		ZXactSlotIsFree(ZPageGetXactSlot(page, opaque->nslots));
+}
+
+/* the newest record of the page's spill chain and its writer */
+void
+zheap_page_put_spill(Page page, Fxid fxid, UndoRecPtr urp)
+{
+	ZPageOpaque opaque = ZPageGetOpaque(page);
+	ZXactSlot	spill;
+
+	Assert(zheap_page_can_begin_spill(page));
+	Assert(fxid >= FirstNormalTransactionId && UndoRecPtrIsValid(urp));
+
+	if ((opaque->flags & ZPAGE_HAS_SPILL) == 0)
+	{
+		opaque->nslots--;
+		opaque->flags |= ZPAGE_HAS_SPILL;
+	}
+	spill = ZPageGetSpill(page);
+	spill->fxid_bits = fxid;
+	spill->urp = urp;
+	Assert(zheap_page_is_valid(page));
+}
+
+/* no pointer is SPILLED any more */
+void
+zheap_page_end_spill(Page page)
+{
+	ZPageOpaque opaque = ZPageGetOpaque(page);
+
+	Assert(zheap_page_is_valid(page));
+	Assert(opaque->flags & ZPAGE_HAS_SPILL);
+
+	memset(ZPageGetSpill(page), 0, sizeof(ZXactSlotData));
+	opaque->flags &= ~ZPAGE_HAS_SPILL;
+	if (opaque->nslots < ZHEAP_MAX_XACT_SLOTS)
+		opaque->nslots++;
+	else
+		shift_tuples(page, opaque->nslots, (int) sizeof(ZXactSlotData));
+	Assert(zheap_page_is_valid(page));
+}
+
+/* ----------------------------------------------------------------
  *	checks
  * ----------------------------------------------------------------
  */
@@ -653,7 +719,7 @@ pointer_problem(Page page, OffsetNumber off)
 		if (!ZItemIdIsSpilled(lp))
 			return psprintf("line pointer %u is of no known kind", off);
 		if ((ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) == 0)
-			return psprintf("line pointer %u is spilled but the page has no spill chain",
+			return psprintf("P4: line pointer %u is spilled but the page has no spill chain",
 							off);
 	}
 	else if (lp->lp_off != 0 || lp->lp_len != 0)
@@ -662,13 +728,22 @@ pointer_problem(Page page, OffsetNumber off)
 	return NULL;
 }
 
-/* what is wrong with the xact slots, or NULL */
+/* what is wrong with the xact slots or the spill field, or NULL */
 static char *
 xact_slots_problem(Page page)
 {
 	int			nslots = ZPageGetOpaque(page)->nslots;
 	int			id;
 
+	if (ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL)
+	{
+		ZXactSlot	spill = ZPageGetSpill(page);
+
+		if (spill->fxid_bits < FirstNormalTransactionId ||
+			spill->fxid_bits != ZXactSlotFxid(spill) ||
+			!UndoRecPtrIsValid(spill->urp))
+			return pstrdup("the spill chain has no valid writer or record");
+	}
 	for (id = 1; id <= nslots; id++)
 	{
 		ZXactSlot	slot = ZPageGetXactSlot(page, id);

@@ -24,6 +24,7 @@
  *	P1	a NORMAL pointer's slot id is 0 or an OWNED xact slot of this page
  *	P2	ended (DELETED, MOVED) tuples never have slot id 0
  *	P3	NORMAL bodies lie in [pd_upper, pd_special) and don't overlap
+ *	P4	a page with SPILLED pointers has a spill chain
  *
  *-------------------------------------------------------------------------
  */
@@ -237,6 +238,8 @@ extern Size zheap_page_replace_need(Page page, OffsetNumber off, uint16 len);
 extern void zheap_page_drop_slack(Page page, OffsetNumber off);
 
 extern void zheap_page_set_dead(Page page, OffsetNumber off);
+/* NORMAL -> SPILLED; its bytes are free.  Goes with zheap_page_put_spill(). */
+extern void zheap_page_set_spilled(Page page, OffsetNumber off);
 extern void zheap_page_set_unused(Page page, OffsetNumber off);
 /* cut off trailing UNUSED line pointers */
 extern void zheap_page_truncate_line_pointers(Page page);
@@ -249,7 +252,16 @@ extern bool zheap_page_grow_xact_slots(Page page);
  */
 extern void zheap_page_trim_xact_slots(Page page);
 
-/* what is wrong with a page's structure (palloc'd text), or NULL; P1-P3 */
+/*
+ * The spill field takes the place of the last xact slot, which must be FREE
+ * and not the only one, and gives it back: no other byte of the page moves.
+ * can_begin: is there such an xact slot (or a spill field already)?
+ */
+extern bool zheap_page_can_begin_spill(Page page);
+extern void zheap_page_put_spill(Page page, Fxid fxid, UndoRecPtr urp);
+extern void zheap_page_end_spill(Page page);
+
+/* what is wrong with a page's structure (palloc'd text), or NULL; P1-P4 */
 extern char *zheap_page_problem(Page page);
 
 /* mask for wal_consistency_checking (LSN, checksum, hints, hole) */

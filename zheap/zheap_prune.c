@@ -18,6 +18,7 @@
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
+#include "zheap/zheap_spill.h"
 #include "zheap/zheap_walk.h"
 
 /*
@@ -104,6 +105,111 @@ prune_row(Prune *prune, OffsetNumber off, ZPruneResult *result)
 }
 
 /*
+ * Is what this transaction ended or spilled dead to all who will ever look,
+ * standbys excepted?  Raises *conflict if so.
+ */
+static bool
+is_dead_to_all(const Prune *prune, Fxid fxid, Fxid *conflict)
+{
+	if (fxid < prune->hz->u)
+		return true;
+	if (!GlobalVisCheckRemovableFullXid(prune->rel,
+										FullTransactionIdFromU64(fxid)))
+		return false;
+	*conflict = Max(*conflict, fxid);
+	return true;
+}
+
+static inline bool
+is_spilled(Page page, OffsetNumber off)
+{
+	return off <= PageGetMaxOffsetNumber(page) &&
+		ZItemIdIsSpilled(PageGetItemId(page, off));
+}
+
+/*
+ * Go down the spill chain, marking the spilled rows that somebody may need.
+ * False: it is too long, nothing is known of those not marked.
+ */
+static bool
+mark_needed_entries(Prune *prune, bool *needed, Fxid *conflict)
+{
+	Page		page = prune->page;
+	bool		seen[MaxHeapTuplesPerPage + 1] = {false};
+	ZSpillChain chain;
+
+	zheap_spill_start(&chain, page);
+	while (chain.fxid != InvalidFxid)
+	{
+		ZSpillEntry entry;
+		const ZUndo *u;
+		const char *p;
+
+		/* whatever he and those before him spilled */
+		if (is_dead_to_all(prune, chain.fxid, conflict))
+			return true;
+		if (--prune->walk.budget < 0)
+			return false;
+		u = zheap_spill_next(&chain, &prune->reader, prune->block);
+		if (u == NULL)
+			return true;		/* its horizon's raise carried the conflict */
+
+		p = u->entries;
+		while (zheap_undo_next_entry(u, &p, &entry))
+		{
+			/* an older entry of an offset is about another row */
+			if (!is_spilled(page, entry.off) || seen[entry.off])
+				continue;
+			seen[entry.off] = true;
+			needed[entry.off] = !is_dead_to_all(prune, entry.fxid, conflict);
+		}
+	}
+	for (OffsetNumber off = FirstOffsetNumber;
+		 off <= PageGetMaxOffsetNumber(page); off++)
+	{
+		if (is_spilled(page, off) && !seen[off])
+			zheap_row_is_corrupt(prune->rel, prune->block, off,
+								 "the row in the page's spill chain");
+	}
+	return true;
+}
+
+/*
+ * SPILLED pointers of rows that nobody can see any more become DEAD, and the
+ * chain goes with the last one (rule M12).
+ */
+static void
+prune_spilled(Prune *prune, ZPruneResult *result)
+{
+	Page		page = prune->page;
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	bool		needed[MaxHeapTuplesPerPage + 1] = {false};
+	Fxid		conflict = InvalidFxid;
+	bool		left = false;
+	bool		known;
+
+	if ((ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) == 0)
+		return;
+
+	known = mark_needed_entries(prune, needed, &conflict);
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		if (!is_spilled(page, off))
+			continue;
+		if (!known || needed[off])
+		{
+			left = true;
+			result->recently_dead++;
+			continue;
+		}
+		zheap_page_set_dead(page, off);
+		prune->conflict = Max(prune->conflict, conflict);
+	}
+	if (!left)
+		zheap_page_end_spill(page);
+}
+
+/*
  * When pruning this page may help again: the oldest owner of an xact slot
  * with ended rows.  Never left behind, for 32 bits must not grow old.
  */
@@ -154,14 +260,14 @@ prune_survey(Prune *prune, ZPruneResult *result)
 
 		if (!ItemIdIsUsed(lp))
 			continue;
-		if (!ItemIdIsNormal(lp))
+		if (ItemIdIsDead(lp))
 		{
-			Assert(ItemIdIsDead(lp));
 			result->ndead++;
 			result->all_visible = false;
 			continue;
 		}
 		result->has_tuples = true;
+		Assert(ItemIdIsNormal(lp) || !result->all_visible);
 		if (!result->all_visible)
 			continue;
 
@@ -180,12 +286,12 @@ prune_survey(Prune *prune, ZPruneResult *result)
 
 /*
  * See zheap.h.  The buffer is pinned and exclusively locked; hz was sampled
- * before that, or under the lock.  May throw (corruption, spilled rows)
- * before anything is changed.
+ * before that, or under the lock.  May throw (corruption) before anything is
+ * changed.
  */
 void
 zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
-				 bool no_indexes, ZPruneResult *result)
+				 int options, ZPruneResult *result)
 {
 	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
 	Prune	   *prune = palloc(sizeof(Prune));
@@ -206,14 +312,6 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	undo_reader_open(&prune->reader, rel);
 
 	max = PageGetMaxOffsetNumber(page);
-	for (off = FirstOffsetNumber; off <= max; off++)
-	{
-		if (ItemIdIsRedirected(PageGetItemId(page, off)))
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("spilled rows are not supported by access method zheap yet")));
-	}
-
 	nnormal = count_normal(page);
 	prune->conflict = zheap_page_freeze(rel, page, hz, &frozen);
 	for (off = FirstOffsetNumber; off <= max; off++)
@@ -222,8 +320,9 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 			prune_row(prune, off, result);
 	}
 	result->nreclaimed = nnormal - count_normal(page);
+	prune_spilled(prune, result);
 
-	if (no_indexes)
+	if (options & ZPRUNE_NO_INDEXES)
 	{
 		for (off = FirstOffsetNumber; off <= max; off++)
 		{
@@ -232,15 +331,22 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 		}
 		zheap_page_truncate_line_pointers(page);
 	}
-	zheap_page_trim_xact_slots(page);
 
-	/* tuples against the special space, unless they lie there without gaps */
-	if (zheap_page_total_free(page) >
-		(Size) (((PageHeader) page)->pd_upper - ((PageHeader) page)->pd_lower))
-		zheap_page_compact(page);
+	/*
+	 * Moving tuples makes the delta as large as the page.  Writers do without:
+	 * who needs the gaps compacts the page, and redo of his record does too.
+	 */
+	if (options & ZPRUNE_TIDY)
+	{
+		zheap_page_trim_xact_slots(page);
+		if (zheap_page_total_free(page) >
+			(Size) (((PageHeader) page)->pd_upper - ((PageHeader) page)->pd_lower))
+			zheap_page_compact(page);
+	}
 
 	set_prune_hint(page);
-	prune_survey(prune, result);
+	if (options & ZPRUNE_TIDY)
+		prune_survey(prune, result);
 	result->changed = memcmp(page, BufferGetPage(buffer), BLCKSZ) != 0;
 
 #ifdef USE_ASSERT_CHECKING

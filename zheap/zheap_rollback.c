@@ -10,16 +10,18 @@
  *
  * Runs in abort callbacks, in writers and in background workers; the relcache
  * entry may be a hand-made one, without name, catalog rows or indexes.  It
- * writes no undo, touches neither FSM nor visibility map, and changes the
- * page by deltas (zheap_delta.c): an error leaves the page as it was before
+ * writes no undo, doesn't touch the visibility map, and changes the page by
+ * deltas (zheap_delta.c): an error leaves the page as it was before
  * the batch.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
+#include "storage/freespace.h"
 #include "storage/smgr.h"
 #include "utils/rel.h"
 
@@ -69,10 +71,10 @@ rollback_insert(Rollback *rb, uint8 id)
 		char	   *tuple = normal_tuple(rb->page, off);
 		ZTupleHeader hdr;
 
-		if (tuple == NULL || !zheap_undo_covers(&rb->walk.undo, off))
+		if (tuple == NULL)
 			continue;
 		zheap_header_get(tuple, &hdr);
-		if (hdr.slot == id && (hdr.flags2 & ZH_LOCK_ONLY) == 0)
+		if (zheap_undo_covers(&rb->walk.undo, off, &hdr) && hdr.slot == id && (hdr.flags2 & ZH_LOCK_ONLY) == 0)
 			zheap_page_set_dead(rb->page, off);
 	}
 }
@@ -192,6 +194,31 @@ restore_lock_bits(ZTupleHeader *hdr, const ZTupleHeader *cur)
 	hdr->flags2 = (hdr->flags2 & ~ZH_LOCK_BITS) | bits;
 }
 
+/* an open delete: every row that is still deleted through the xact slot */
+static void
+rollback_open_delete(Rollback *rb, uint8 id)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(rb->page);
+	OffsetNumber off;
+
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		char	   *tuple = normal_tuple(rb->page, off);
+		ZTupleHeader cur;
+		ZTupleHeader hdr;
+
+		if (tuple == NULL)
+			continue;
+		zheap_header_get(tuple, &cur);
+		if (cur.slot != id || (cur.flags2 & ZH_LOCK_ONLY) ||
+			!zheap_undo_covers(&rb->walk.undo, off, &cur))
+			continue;
+		zheap_undo_old_header(&rb->walk.undo, &cur, &hdr);
+		restore_lock_bits(&hdr, &cur);
+		zheap_header_put(tuple, &hdr);
+	}
+}
+
 /* M11.2: an update, delete or move */
 static void
 rollback_change(Rollback *rb, uint8 id)
@@ -292,6 +319,8 @@ rollback_xact_slot(Rollback *rb, uint8 id)
 
 		if (ZUndoIsInsert(r))
 			rollback_insert(rb, id);
+		else if (r->flags & ZUNDO_OPEN)
+			rollback_open_delete(rb, id);
 		else if (ZUndoIsChange(r))
 			rollback_change(rb, id);
 		else
@@ -401,6 +430,7 @@ zheap_rollback_page(Relation rel, BlockNumber block)
 {
 	SMgrRelation smgr = RelationGetSmgr(rel);
 	bool		more = true;
+	Size		room = 0;
 
 	if (!smgrexists(smgr, MAIN_FORKNUM) ||
 		block >= smgrnblocks(smgr, MAIN_FORKNUM))
@@ -415,10 +445,20 @@ zheap_rollback_page(Relation rel, BlockNumber block)
 		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 		page = BufferGetPage(buffer);
 		more = zheap_page_is_valid(page) && rollback_batch(rel, buffer, &hz);
+		room = zheap_page_is_valid(page) ? zheap_page_insert_room(page) : 0;
 		UnlockReleaseBuffer(buffer);
 
 		/* in an abort callback interrupts are held off */
 		if (more && InterruptHoldoffCount == 0)
 			CHECK_FOR_INTERRUPTS();
+	}
+
+	/* an abort extends no file, so the map's turn comes later (W20) */
+	if (!IsTransactionState())
+		zheap_freed_by_abort(rel, block, room);
+	else if (room >= BLCKSZ / 8)
+	{
+		RecordPageWithFreeSpace(rel, block, zheap_fsm_room(room));
+		FreeSpaceMapVacuumRange(rel, block, block + 1);
 	}
 }

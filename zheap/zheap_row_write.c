@@ -15,29 +15,17 @@
 
 #include "zheap/zheap.h"
 #include "zheap/zheap_lock.h"
+#include "zheap/zheap_xlog.h"
 #include "zheap/zheap_xlog_change.h"
 
 /*
- * The record of a change of w's row, and the header it will have (its natts
- * and value flags as they are).  Who still has a lock on the row, myself
- * included, must be found by later writers: MULTI_LOCKED stays.
+ * The header that w's row will have after a change (its natts and value flags
+ * as they are).  Who still has a lock on the row, myself included, must be
+ * found by later writers: MULTI_LOCKED stays.
  */
 void
-zheap_row_describe(ZRowWrite *w, uint8 kind, bool key, ZUndo *u,
-				   ZTupleHeader *header)
+zheap_row_header(const ZRowWrite *w, ZTupleHeader *header)
 {
-	Assert(w->locked && w->choice.id != 0);
-
-	memset(u, 0, sizeof(ZUndo));
-	ItemPointerSetInvalid(&u->tid);
-	u->kind = kind;
-	u->offset = w->off;
-	u->cid = w->cid;
-	zheap_undo_describe_old(&w->cx, w->page, w->block, w->off, &w->choice,
-							&w->header, u);
-	if (key)
-		u->flags |= ZUNDO_KEY;
-
 	*header = w->header;
 	header->slot = w->choice.id;
 	header->flags2 &= ~(ZH_LOCK_ONLY | ZH_REUSED_MASK);
@@ -47,62 +35,125 @@ zheap_row_describe(ZRowWrite *w, uint8 kind, bool key, ZUndo *u,
 		header->flags2 &= ~ZH_MODE_MASK;
 }
 
+/* The record of a change of w's row, and that header. */
 void
+zheap_row_describe(ZRowWrite *w, uint8 kind, bool key, ZUndo *u,
+				   ZTupleHeader *header)
+{
+	Assert(w->locked && w->choice.id != 0);
+
+	memset(u, 0, offsetof(ZUndo, first));
+	ItemPointerSetInvalid(&u->tid);
+	u->kind = kind;
+	u->offset = w->off;
+	u->writer = w->fxid;
+	u->cid = w->cid;
+	zheap_undo_describe_old(&w->cx, w->page, w->block, w->off, &w->choice,
+							&w->header, u);
+	if (key)
+		u->flags |= ZUNDO_KEY;
+	zheap_row_header(w, header);
+}
+
+/* What redo has to know, packed; returns its length. */
+static uint16
+row_pack_head(const ZRowWrite *w, uint8 info, const ZUndo *u,
+			  const UndoInsertion *ins, const ZTupleHeader *header,
+			  uint8 flags, char *packed)
+{
+	ZTupleHeader present;
+	ZChangeHead head;
+
+	/* SLACK is the page's affair (zheap_change_apply_row) */
+	zheap_header_get((char *) PageGetItem(w->page,
+										  PageGetItemId(w->page, w->off)),
+					 &present);
+	head.flags = flags;
+	if (((present.natts_flags1 ^ header->natts_flags1) & ~ZH_SLACK) == 0)
+		head.flags |= ZCHANGE_SAME_NATTS;
+	if (header->slot != w->choice.id)
+		head.flags |= ZCHANGE_OTHER_SLOT;
+	head.tenure = w->choice.tenure;
+	head.xact_slot = w->choice.id;
+	head.offset = w->off;
+	if (u == NULL)
+		head.flags |= ZCHANGE_NO_UNDO;
+	else
+		head.undo_offset = undo_insertion_offset(ins, 0);
+	head.conflict = zheap_conflict_pack(w->fxid, w->choice.conflict);
+	head.header = *header;
+	if (info == XLOG_ZHEAP_UPDATE)
+	{
+		head.prefix = u->prefix;
+		head.oldmid = u->oldmid;
+		head.newmid = u->newmid;
+	}
+	return zheap_change_pack(packed, info, &head);
+}
+
+UndoRecPtr
 zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 				const ZTupleHeader *header, const char *tuple, uint16 len)
 {
-	uint16		payload_len = zheap_undo_payload_size(u);
-	char	   *payload = palloc(payload_len);
+	char		small[256];
+	char	   *payload = small;
 	UndoInsertion ins;
 	ZVmClear	vm;
 	ZOwnChange	own;
 	ZRowChange	row;
-	xl_zheap_change xlrec;
-	xl_zheap_middle middle;
+	char		packed[ZCHANGE_MAX_HEAD];
+	uint16		packed_len;
 
 	Assert(w->locked && w->choice.id != 0);
 	Assert((info == XLOG_ZHEAP_UPDATE) == (tuple != NULL));
+	Assert(u != NULL || w->choice.tenure == ZTENURE_CONTINUE);
 
 	/* prepare */
-	zheap_undo_encode(u, payload);
-	undo_insertion_init(&ins, w->rel);
-	undo_insertion_add(&ins, u->kind, u->flags, w->block, w->off, u->chain,
-					   payload, payload_len);
 	memset(&vm, 0, sizeof(vm));
 	if (ZHeaderIsEnded(header) && PageIsAllVisible(w->page))
+	{
 		zheap_vm_add(&vm, w->block, w->vmbuffer);
-	zheap_vm_lock(&vm);
-	undo_prepare(&ins);
+		zheap_vm_lock(&vm);
+	}
+	own.urp = InvalidUndoRecPtr;
+	if (u != NULL)
+	{
+		uint16		payload_len = zheap_undo_payload_size(u);
+
+		if (payload_len > sizeof(small))
+			payload = palloc(payload_len);
+		zheap_undo_encode(u, payload);
+		undo_insertion_init(&ins, w->rel);
+		undo_insertion_add(&ins, u->kind, u->flags, w->block, w->off,
+						   u->chain, payload, payload_len);
+		undo_prepare(&ins);
+		own.urp = ins.rec[0].urp;
+	}
 
 	own.xact_slot = w->choice.id;
 	own.tenure = w->choice.tenure;
 	own.fxid = w->fxid;
-	own.urp = ins.rec[0].urp;
 	row.offset = w->off;
 	row.header = *header;
 	row.tuple = tuple;
 	row.len = len;
 	row.prune_xid = XidFromFxid(w->fxid);
-
-	xlrec.undo_offset = undo_insertion_offset(&ins, 0);
-	xlrec.offset = w->off;
-	xlrec.xact_slot = own.xact_slot;
-	xlrec.tenure = own.tenure;
-	xlrec.flags = vm.nblocks > 0 ? ZCHANGE_CLEARED_VM : 0;
-	zheap_header_put(xlrec.header, header);
-	middle.prefix = u->prefix;
-	middle.oldmid = u->oldmid;
-	middle.newmid = u->newmid;
+	packed_len = row_pack_head(w, info, u, &ins, header,
+							   vm.nblocks > 0 ? ZCHANGE_CLEARED_VM : 0,
+							   packed);
 
 	START_CRIT_SECTION();
 
 	/* apply */
-	zheap_change_apply_own(w->page, &own);
+	if (u != NULL)
+	{
+		zheap_change_apply_own(w->page, &own);
+		undo_insert(&ins);
+	}
 	if (!zheap_change_apply_row(w->page, &row))
 		elog(PANIC, "no room for the new version of row (%u,%u)",
 			 w->block, w->off);
 	MarkBufferDirty(w->buffer);
-	undo_insert(&ins);
 	zheap_vm_clear(&vm);
 
 	/* log */
@@ -111,29 +162,39 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 		XLogRecPtr	lsn;
 
 		XLogBeginInsert();
-		XLogRegisterData((char *) &xlrec, SizeOfZHeapChange);
-		if (tuple != NULL)
-			XLogRegisterData((char *) &middle, sizeof(middle));
+		XLogRegisterData(packed, packed_len);
 		XLogRegisterBuffer(0, w->buffer, REGBUF_STANDARD);
-		if (tuple != NULL && middle.newmid > 0)
+		if (tuple != NULL && u->newmid > 0)
 			XLogRegisterBufData(0, (char *) tuple + ZHEAP_HEADER_SIZE +
-								middle.prefix, middle.newmid);
-		undo_register(&ins, 1);
-		zheap_vm_register(&vm, 2);
+								u->prefix, u->newmid);
+		if (u != NULL)
+			undo_register(&ins, 1);
+		zheap_vm_register(&vm, u != NULL ? 2 : 1);
 		lsn = XLogInsert(ZHEAP_RMGR_ID, info);
 		PageSetLSN(w->page, lsn);
-		undo_set_lsn(&ins, lsn);
+		if (u != NULL)
+			undo_set_lsn(&ins, lsn);
 		zheap_vm_set_lsn(&vm, lsn);
 	}
-	else
+	else if (u != NULL)
 		undo_log_alone(&ins);
 
 	END_CRIT_SECTION();
 
 	/* release */
-	undo_release(&ins);
+	if (u != NULL)
+		undo_release(&ins);
 	zheap_vm_release(&vm);
-	pfree(payload);
+	if (payload != small)
+		pfree(payload);
+
+	/* room for others, once this has committed */
+	if (ZHeaderIsEnded(header))
+		zheap_freed_note(w->rel, w->block, w->page,
+						 ItemIdGetLength(PageGetItemId(w->page, w->off)));
+	else if (tuple != NULL && len < w->image_len)
+		zheap_freed_note(w->rel, w->block, w->page, w->image_len - len);
+	return own.urp;
 }
 
 /* a lock without xact slot: the tag is held, say so in the header */
@@ -182,10 +243,11 @@ zheap_row_write_lock(ZRowWrite *w)
 		return;
 	}
 
-	memset(&u, 0, sizeof(u));
+	memset(&u, 0, offsetof(ZUndo, first));
 	ItemPointerSetInvalid(&u.tid);
 	u.kind = ZUNDO_LOCK;
 	u.offset = w->off;
+	u.writer = w->fxid;
 	u.cid = w->cid;
 	u.lockmode = (uint8) w->mode;
 	zheap_undo_describe_tenure(&w->cx, w->page, w->block, &w->choice, &u);

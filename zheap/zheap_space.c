@@ -5,7 +5,8 @@
  *	  clearing bits of the visibility map as part of a logged change.
  *
  * Nothing here changes a table page, except that a page that looks full may
- * be rolled back and pruned (which log what they do) before it is given up.
+ * be rolled back, pruned and spilled (which log what they do) before it is
+ * given up.
  * New pages leave here as zeroes: who puts the first row on a page
  * initialises it in the critical section that logs it (rule W9).  If that
  * never happens, vacuum finds the empty page and offers it again.
@@ -47,6 +48,7 @@ typedef struct SpaceSearch
 {
 	Relation	rel;
 	Size		want;			/* room that a page must have */
+	int			reclaim_options;
 	bool		use_fsm;
 	Buffer		other;			/* pinned; locked together with the result */
 	BlockNumber other_block;
@@ -119,36 +121,32 @@ unlock_both(const SpaceSearch *search, Buffer buffer)
 		LockBuffer(search->other, BUFFER_LOCK_UNLOCK);
 }
 
-/* does the page's hint say that something on it can be pruned by now */
-static bool
-page_is_prunable(Relation rel, Page page)
-{
-	TransactionId xid = ((PageHeader) page)->pd_prune_xid;
-
-	return TransactionIdIsNormal(xid) &&
-		GlobalVisTestIsRemovableXid(GlobalVisTestFor(rel), xid);
-}
-
 /*
- * The page has too little room: take back aborted changes and prune, if there
- * is reason to believe that this frees something.  Exclusive lock held and
+ * The page has too little room: take back aborted changes, prune, spill, if
+ * there is reason to believe that this frees enough.  Exclusive lock held and
  * kept.  Returns the room now.
  */
 static Size
 reclaim_page(const SpaceSearch *search, Buffer buffer, const UndoHorizons *hz)
 {
 	Page		page = BufferGetPage(buffer);
+	Size		room;
 
 	if (zheap_page_has_aborted(buffer, page, hz))
 		zheap_rollback_buffer(search->rel, buffer);
 
-	if (page_room(page) < search->want && page_is_prunable(search->rel, page))
+	room = page_room(page);
+	if (room < search->want && !PageIsNew(page))
 	{
-		ZPruneResult result;
-
-		zheap_prune_page(search->rel, buffer, hz, false, &result);
+		/* no room at all may mean no line pointer: spilling gives none */
+		if (room == 0 && PageGetMaxOffsetNumber(page) >= MaxHeapTuplesPerPage &&
+			!search->reclaim_options)
+			return 0;
+		if (zheap_page_reclaim(search->rel, buffer, hz, search->want - room,
+							   search->reclaim_options))
+			room = page_room(page);
 	}
-	return page_room(page);
+	return room;
 }
 
 /*
@@ -351,6 +349,7 @@ zheap_get_page_for_tuple(Relation rel, Size len, Buffer other, int options,
 		search.want = Max(len, NEARLY_EMPTY_ROOM);
 	else
 		search.want = len + save;
+	search.reclaim_options = force_new ? 0 : zheap_reclaim_options(rel);
 	search.use_fsm = !force_new && (options & HEAP_INSERT_SKIP_FSM) == 0;
 	search.other = other;
 	search.other_block = InvalidBlockNumber;

@@ -19,6 +19,7 @@
 #include "access/htup_details.h"
 #include "nodes/lockoptions.h"
 
+#include "undo/undo_pack.h"
 #include "zheap/zheap_undo.h"
 
 /* flag byte of INSERT_SET */
@@ -58,31 +59,6 @@ undo_is_malformed(const UndoRecord *rec, const char *expected)
  * ----------------------------------------------------------------
  */
 
-static int
-varint_size(uint32 value)
-{
-	int			n = 1;
-
-	while (value >= 0x80)
-	{
-		value >>= 7;
-		n++;
-	}
-	return n;
-}
-
-static char *
-put_varint(char *p, uint32 value)
-{
-	while (value >= 0x80)
-	{
-		*p++ = (char) ((value & 0x7F) | 0x80);
-		value >>= 7;
-	}
-	*p++ = (char) value;
-	return p;
-}
-
 static char *
 put_bytes(char *p, const void *src, Size len)
 {
@@ -108,22 +84,17 @@ get_byte(Cursor *c)
 	return b;
 }
 
-static uint32
-get_varint(Cursor *c)
+static uint64
+get_number(Cursor *c, uint64 max)
 {
-	uint32		value = 0;
-	int			shift;
+	uint64		value = 0;
 
-	for (shift = 0; shift < 35; shift += 7)
-	{
-		uint8		b = get_byte(c);
-
-		value |= ((uint32) (b & 0x7F)) << shift;
-		if ((b & 0x80) == 0)
-			return value;
-	}
-	undo_is_malformed(c->rec, "command id longer than five bytes");
-	return 0;					/* keep compiler quiet */
+	c->p = undo_unpack(c->p, c->end, &value);
+	if (c->p == NULL)
+		undo_is_malformed(c->rec, "the payload ends too early");
+	if (value > max)
+		undo_is_malformed(c->rec, "a number is out of bounds");
+	return value;
 }
 
 /* ----------------------------------------------------------------
@@ -131,18 +102,46 @@ get_varint(Cursor *c)
  * ----------------------------------------------------------------
  */
 
+/* the owner before is named unless there was none: then there is no chain */
+static inline bool
+has_prev_fxid(const ZUndo *u)
+{
+	return (u->flags & ZUNDO_TENURE_START) != 0 &&
+		UndoRecPtrIsValid(u->chain);
+}
+
+/* an open delete's rows were visible to all, and nothing is below it */
+static inline bool
+is_open_delete(const ZUndo *u)
+{
+	return u->kind == ZUNDO_DELETE &&
+		(u->flags & (ZUNDO_OPEN | ZUNDO_TENURE_START | ZUNDO_FAMILY |
+					 ZUNDO_OLD_MASK)) ==
+		(ZUNDO_OPEN | ZUNDO_TENURE_START | ZUNDO_OLD_ALLVISIBLE) &&
+		!UndoRecPtrIsValid(u->chain);
+}
+
+static inline bool
+has_old_header(const ZUndo *u)
+{
+	return ZUndoIsChange(u) && (u->flags & ZUNDO_OPEN) == 0;
+}
+
 /* Kind and flags must go together; a writer that breaks this is our bug. */
 static void
 assert_encodable(const ZUndo *u)
 {
-	Assert(u->kind >= ZUNDO_INSERT_OPEN && u->kind <= ZUNDO_LOCK);
+	Assert(u->kind >= ZUNDO_INSERT_OPEN && u->kind <= ZUNDO_SPILL);
+	Assert(u->kind != ZUNDO_SPILL || (u->flags & ZUNDO_TENURE_START));
 	Assert(u->offset != InvalidOffsetNumber);
 	Assert(ZUndoIsChange(u) || (u->flags & ZUNDO_OLD_MASK) == 0);
 	Assert((u->flags & ZUNDO_OLD_MASK) != ZUNDO_OLD_MASK);
 	Assert((u->flags & ZUNDO_FAMILY) == 0 || (u->flags & ZUNDO_TENURE_START));
 	Assert((u->flags & ZUNDO_FAMILY) == 0 || u->prev_fxid != InvalidFxid);
+	Assert((u->flags & ZUNDO_OPEN) == 0 || is_open_delete(u));
 	Assert((u->flags & ZUNDO_TENURE_START) == 0 ||
 		   (u->prev_fxid == InvalidFxid) == !UndoRecPtrIsValid(u->chain));
+	Assert(!has_prev_fxid(u) || u->writer != InvalidFxid);
 	Assert(u->nranges >= 0 && u->nranges <= ZUNDO_MAX_RANGES);
 	(void) u;
 }
@@ -153,15 +152,15 @@ assert_encodable(const ZUndo *u)
 uint16
 zheap_undo_payload_size(const ZUndo *u)
 {
-	Size		size = varint_size(u->cid);
+	Size		size = undo_packed_size(u->cid);
 
 	assert_encodable(u);
 
-	if (u->flags & ZUNDO_TENURE_START)
-		size += sizeof(Fxid);
+	if (has_prev_fxid(u))
+		size += undo_packed_size(undo_zigzag(u->writer, u->prev_fxid));
 	if (u->flags & ZUNDO_BASE)
 		size += SizeOfLink;
-	if (ZUndoIsChange(u))
+	if (has_old_header(u))
 	{
 		size += ZHEAP_HEADER_SIZE;
 		if ((u->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_LINK)
@@ -170,7 +169,9 @@ zheap_undo_payload_size(const ZUndo *u)
 	switch (u->kind)
 	{
 		case ZUNDO_UPDATE:
-			size += 3 * sizeof(uint16) + u->oldmid;
+			size += undo_packed_size(u->prefix) +
+				undo_packed_size(u->oldmid) +
+				undo_packed_size(u->newmid) + u->oldmid;
 			break;
 		case ZUNDO_MOVE:
 			size += SizeOfTid;
@@ -184,6 +185,9 @@ zheap_undo_payload_size(const ZUndo *u)
 			break;
 		case ZUNDO_LOCK:
 			size += 2;
+			break;
+		case ZUNDO_SPILL:
+			size += sizeof(uint16) + u->entrieslen;
 			break;
 		default:
 			break;
@@ -206,15 +210,15 @@ zheap_undo_encode(const ZUndo *u, char *buf)
 
 	assert_encodable(u);
 
-	p = put_varint(p, u->cid);
-	if (u->flags & ZUNDO_TENURE_START)
-		p = put_bytes(p, &u->prev_fxid, sizeof(Fxid));
+	p = undo_pack(p, u->cid);
+	if (has_prev_fxid(u))
+		p = undo_pack(p, undo_zigzag(u->writer, u->prev_fxid));
 	if (u->flags & ZUNDO_BASE)
 	{
 		p = put_bytes(p, &u->base_fxid, sizeof(Fxid));
 		p = put_bytes(p, &u->base_urp, sizeof(UndoRecPtr));
 	}
-	if (ZUndoIsChange(u))
+	if (has_old_header(u))
 	{
 		zheap_header_put(p, &u->oldhdr);
 		p += ZHEAP_HEADER_SIZE;
@@ -227,9 +231,9 @@ zheap_undo_encode(const ZUndo *u, char *buf)
 	switch (u->kind)
 	{
 		case ZUNDO_UPDATE:
-			p = put_bytes(p, &u->prefix, sizeof(uint16));
-			p = put_bytes(p, &u->oldmid, sizeof(uint16));
-			p = put_bytes(p, &u->newmid, sizeof(uint16));
+			p = undo_pack(p, u->prefix);
+			p = undo_pack(p, u->oldmid);
+			p = undo_pack(p, u->newmid);
 			p = put_bytes(p, u->oldbytes, u->oldmid);
 			break;
 		case ZUNDO_MOVE:
@@ -253,6 +257,10 @@ zheap_undo_encode(const ZUndo *u, char *buf)
 			*p++ = (char) u->lockmode;
 			*p++ = u->replaced ? 1 : 0;
 			break;
+		case ZUNDO_SPILL:
+			p = put_bytes(p, &u->nentries, sizeof(uint16));
+			p = put_bytes(p, u->entries, u->entrieslen);
+			break;
 		default:
 			break;
 	}
@@ -275,23 +283,26 @@ decode_common(Cursor *c, ZUndo *u)
 	if ((u->flags & ZUNDO_FAMILY) && (u->flags & ZUNDO_TENURE_START) == 0)
 		undo_is_malformed(c->rec, "a family bit without the start of a tenure");
 
-	u->cid = get_varint(c);
-	if (u->flags & ZUNDO_TENURE_START)
+	u->cid = get_number(c, PG_UINT32_MAX);
+	if (has_prev_fxid(u))
 	{
-		get_bytes(c, &u->prev_fxid, sizeof(Fxid));
-		if ((u->prev_fxid == InvalidFxid) != !UndoRecPtrIsValid(u->chain))
+		u->prev_fxid = undo_unzigzag(u->writer, get_number(c, PG_UINT64_MAX));
+		if (u->prev_fxid == InvalidFxid)
 			undo_is_malformed(c->rec, "previous owner and chain contradict each other");
-		if ((u->flags & ZUNDO_FAMILY) && u->prev_fxid == InvalidFxid)
-			undo_is_malformed(c->rec, "a family tenure follows no owner");
 	}
-	else if (!UndoRecPtrIsValid(u->chain))
+	else if ((u->flags & ZUNDO_TENURE_START) == 0 &&
+			 !UndoRecPtrIsValid(u->chain))
 		undo_is_malformed(c->rec, "its tenure has no first record");
+	else if (u->flags & ZUNDO_FAMILY)
+		undo_is_malformed(c->rec, "a family tenure follows no owner");
 	if (u->flags & ZUNDO_BASE)
 	{
 		get_bytes(c, &u->base_fxid, sizeof(Fxid));
 		get_bytes(c, &u->base_urp, sizeof(UndoRecPtr));
 	}
-	if (ZUndoIsChange(u))
+	if ((u->flags & ZUNDO_OPEN) && !is_open_delete(u))
+		undo_is_malformed(c->rec, "an open change that can't be one");
+	if (has_old_header(u))
 	{
 		if ((Size) (c->end - c->p) < ZHEAP_HEADER_SIZE)
 			undo_is_malformed(c->rec, "the payload ends in the old header");
@@ -332,17 +343,73 @@ decode_insert_set(Cursor *c, ZUndo *u)
 		get_bytes(c, &u->tid, SizeOfTid);
 }
 
+char *
+zheap_undo_put_entry(char *p, const ZSpillEntry *entry)
+{
+	p = put_bytes(p, &entry->off, sizeof(uint16));
+	p = put_bytes(p, &entry->fxid, sizeof(Fxid));
+	p = put_bytes(p, &entry->urp, sizeof(UndoRecPtr));
+	p = put_bytes(p, &entry->len, sizeof(uint16));
+	return put_bytes(p, entry->tuple, entry->len);
+}
+
+static const char *
+get_entry(const char *p, ZSpillEntry *entry)
+{
+	memcpy(&entry->off, p, sizeof(uint16));
+	memcpy(&entry->fxid, p + 2, sizeof(Fxid));
+	memcpy(&entry->urp, p + 10, sizeof(UndoRecPtr));
+	memcpy(&entry->len, p + 18, sizeof(uint16));
+	entry->tuple = p + SizeOfSpillEntry;
+	return entry->tuple + entry->len;
+}
+
+bool
+zheap_undo_next_entry(const ZUndo *u, const char **p, ZSpillEntry *entry)
+{
+	Assert(u->kind == ZUNDO_SPILL);
+	if (*p >= u->entries + u->entrieslen)
+		return false;
+	*p = get_entry(*p, entry);
+	return true;
+}
+
+static void
+decode_spill(Cursor *c, ZUndo *u)
+{
+	if ((u->flags & ZUNDO_TENURE_START) == 0)
+		undo_is_malformed(c->rec, "a spill record names no writer of the one before");
+	get_bytes(c, &u->nentries, sizeof(uint16));
+	u->entries = c->p;
+	for (int i = 0; i < u->nentries; i++)
+	{
+		ZSpillEntry entry;
+
+		if (c->end - c->p < SizeOfSpillEntry)
+			undo_is_malformed(c->rec, "the payload ends in a spilled row");
+		(void) get_entry(c->p, &entry);
+		if (entry.len < ZHEAP_HEADER_SIZE ||
+			c->end - entry.tuple < entry.len)
+			undo_is_malformed(c->rec, "length of a spilled row out of bounds");
+		if (entry.off == InvalidOffsetNumber ||
+			entry.off > MaxHeapTuplesPerPage ||
+			entry.fxid == InvalidFxid || !UndoRecPtrIsValid(entry.urp))
+			undo_is_malformed(c->rec, "offset or writer of a spilled row out of bounds");
+		c->p = entry.tuple + entry.len;
+	}
+	u->entrieslen = c->p - u->entries;
+}
+
 /*
  * Decode a record.  Pointers in *u go into rec->data.  ERROR (data
- * corrupted) if it is malformed; ERROR (feature not supported) for spill
- * records, which nobody writes so far.
+ * corrupted) if it is malformed.
  */
 void
 zheap_undo_decode(const UndoRecord *rec, ZUndo *u)
 {
 	Cursor		c;
 
-	memset(u, 0, sizeof(ZUndo));
+	memset(u, 0, offsetof(ZUndo, first));
 	u->kind = rec->kind;
 	u->flags = rec->flags;
 	u->offset = rec->offset;
@@ -354,11 +421,7 @@ zheap_undo_decode(const UndoRecord *rec, ZUndo *u)
 	c.p = rec->payload;
 	c.end = rec->payload + rec->payload_len;
 
-	if (u->kind == ZUNDO_SPILL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("spilled rows are not supported by access method zheap yet")));
-	if (u->kind < ZUNDO_INSERT_OPEN || u->kind > ZUNDO_LOCK)
+	if (u->kind < ZUNDO_INSERT_OPEN || u->kind > ZUNDO_SPILL)
 		undo_is_malformed(rec, "no such kind");
 	if (u->offset == InvalidOffsetNumber || u->offset > MaxHeapTuplesPerPage)
 		undo_is_malformed(rec, "offset out of bounds");
@@ -371,9 +434,9 @@ zheap_undo_decode(const UndoRecord *rec, ZUndo *u)
 			decode_insert_set(&c, u);
 			break;
 		case ZUNDO_UPDATE:
-			get_bytes(&c, &u->prefix, sizeof(uint16));
-			get_bytes(&c, &u->oldmid, sizeof(uint16));
-			get_bytes(&c, &u->newmid, sizeof(uint16));
+			u->prefix = get_number(&c, BLCKSZ);
+			u->oldmid = get_number(&c, BLCKSZ);
+			u->newmid = get_number(&c, BLCKSZ);
 			if (c.end - c.p < u->oldmid)
 				undo_is_malformed(rec, "the payload ends in the old bytes");
 			u->oldbytes = c.p;
@@ -387,6 +450,9 @@ zheap_undo_decode(const UndoRecord *rec, ZUndo *u)
 			u->replaced = get_byte(&c) != 0;
 			if (u->lockmode > LockTupleExclusive)
 				undo_is_malformed(rec, "no such lock mode");
+			break;
+		case ZUNDO_SPILL:
+			decode_spill(&c, u);
 			break;
 		default:
 			break;
@@ -407,7 +473,7 @@ zheap_undo_decode(const UndoRecord *rec, ZUndo *u)
  * covers whatever was appended later by others, too.
  */
 bool
-zheap_undo_covers(const ZUndo *u, OffsetNumber o)
+zheap_undo_covers(const ZUndo *u, OffsetNumber o, const ZTupleHeader *header)
 {
 	int			i;
 
@@ -422,13 +488,31 @@ zheap_undo_covers(const ZUndo *u, OffsetNumber o)
 					return true;
 			}
 			return false;
-		case ZUNDO_UPDATE:
 		case ZUNDO_DELETE:
+			if (u->flags & ZUNDO_OPEN)
+				return (header->flags2 & ZH_END_MASK) == ZH_DELETED;
+			return o == u->offset;
+		case ZUNDO_UPDATE:
 		case ZUNDO_MOVE:
 			return o == u->offset;
 		default:
 			return false;
 	}
+}
+
+void
+zheap_undo_old_header(const ZUndo *u, const ZTupleHeader *now,
+					  ZTupleHeader *old)
+{
+	Assert(ZUndoIsChange(u));
+	if (has_old_header(u))
+	{
+		*old = u->oldhdr;
+		return;
+	}
+	*old = *now;
+	old->slot = 0;
+	old->flags2 &= ~(ZH_END_MASK | ZH_REUSED_MASK | ZH_INPLACE | ZH_LOCK_BITS);
 }
 
 /*
@@ -471,9 +555,11 @@ zheap_undo_diff(ZUndo *u, const char *oldtuple, uint16 oldlen,
 void
 zheap_undo_step_back(const ZUndo *u, char *image, uint16 *len)
 {
-	ZTupleHeader header = u->oldhdr;
+	ZTupleHeader header;
+	ZTupleHeader now;
 
-	Assert(ZUndoIsChange(u));
+	zheap_header_get(image, &now);
+	zheap_undo_old_header(u, &now, &header);
 
 	if (u->kind == ZUNDO_UPDATE)
 	{

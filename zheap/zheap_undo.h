@@ -5,22 +5,38 @@
  *	  history (rule M4).
  *
  * Record header (undo_page.h): kind, flags, offset, block, chain = the xact
- * slot's urp before this record.  Payload, nothing aligned:
+ * slot's urp before this record.  Payload, nothing aligned, "packed" as in
+ * undo_pack.h:
  *
- *	cid varint
- *	TENURE_START:	prev_fxid u64 (0 = the xact slot was FREE)
+ *	cid packed
+ *	TENURE_START:	prev_fxid, packed difference from the writer; nothing if
+ *					the xact slot was FREE (then chain is invalid)
  *	BASE:			base fxid u64, base urp u64	(the foreign tenure below the
  *					family's tenures; 0, 0 = none)
  *	UPDATE, DELETE, MOVE:	old header, 5 bytes (as after the takeover pass and
- *					after normalising dead locks);
+ *					after normalising dead locks), but not if OPEN;
  *					OLD_LINK: link fxid u64, link urp u64
- *	UPDATE:			prefix u16, old middle length u16, new middle length u16,
+ *	UPDATE:			prefix, old middle length, new middle length, packed;
  *					old middle bytes (behind the 5 byte header, true lengths)
  *	MOVE:			new TID, 6 bytes
  *	INSERT_SET:		nranges u8, {first u16, last u16} each; flag byte
  *					(1 token, 2 old TID); token u32; old TID 6 bytes
  *	LOCK:			mode u8, replaced u8 (it replaced a LOCK_ONLY)
  *	SPILL:			nentries u16, then {offset u16, fxid u64, urp u64, len u16, bytes}
+ *
+ * SPILL records form a chain of their own, headed by the page's spill field.
+ * Each is a TENURE_START: prev_fxid is the writer of the record at chain (0 =
+ * it is the oldest).  An entry is the row as it was, header included; fxid is
+ * the committed writer that ended it, urp a record of his on the page at or
+ * below which, in his tenure, the one that ended it is found.
+ *
+ * An open DELETE covers every row of the xact slot that is DELETED and isn't
+ * covered by a newer record; all were visible to all before and had no locks,
+ * so the old header follows from the new one.  It is the first record of its
+ * top transaction in the xact slot, with nothing below (tenure FREE or FROZEN),
+ * lest it cover what others deleted; and those rows were deleted by the same
+ * (sub)transaction and command while it was the newest record, lest another
+ * cid be theirs.
  *
  * An old version is named by value, never by xact slot id:
  *	OLD_ALLVISIBLE	its writer was visible to all: no link
@@ -57,6 +73,8 @@
 #define ZUNDO_KEPT_KEY			0x20	/* INSERT_SET: arrived by a move that left
 										 * the key columns alone */
 
+#define ZUNDO_OPEN				0x40	/* DELETE: see above */
+
 #define ZUNDO_MAX_RANGES		16
 
 typedef struct ZUndo
@@ -65,7 +83,7 @@ typedef struct ZUndo
 	uint8		flags;
 	OffsetNumber offset;
 	UndoRecPtr	chain;
-	Fxid		writer;			/* decoded records only */
+	Fxid		writer;
 	CommandId	cid;
 	Fxid		prev_fxid;
 	Fxid		base_fxid;
@@ -79,12 +97,28 @@ typedef struct ZUndo
 	const char *oldbytes;
 	ItemPointerData tid;		/* MOVE: new TID; INSERT_SET: old TID or invalid */
 	uint32		token;			/* INSERT_SET: speculative token or 0 */
-	int			nranges;
-	OffsetNumber first[ZUNDO_MAX_RANGES];
-	OffsetNumber last[ZUNDO_MAX_RANGES];
 	uint8		lockmode;		/* LockTupleMode */
 	bool		replaced;
+	uint16		nentries;		/* SPILL */
+	uint16		entrieslen;
+	const char *entries;
+	int			nranges;
+	/* last: only nranges of them mean something */
+	OffsetNumber first[ZUNDO_MAX_RANGES];
+	OffsetNumber last[ZUNDO_MAX_RANGES];
 } ZUndo;
+
+/* an entry of a SPILL record */
+typedef struct ZSpillEntry
+{
+	OffsetNumber off;
+	Fxid		fxid;
+	UndoRecPtr	urp;
+	uint16		len;			/* true length */
+	const char *tuple;			/* without SLACK; not aligned */
+} ZSpillEntry;
+
+#define SizeOfSpillEntry		20	/* without the tuple */
 
 #define ZUndoIsInsert(u) \
 	((u)->kind == ZUNDO_INSERT_OPEN || (u)->kind == ZUNDO_INSERT_SET)
@@ -99,8 +133,25 @@ extern uint16 zheap_undo_encode(const ZUndo *u, char *buf);
 /* ERROR (data corrupted) if malformed; pointers go into rec->data */
 extern void zheap_undo_decode(const UndoRecord *rec, ZUndo *u);
 
-/* does the record cover offset o (LOCK and SPILL never do) */
-extern bool zheap_undo_covers(const ZUndo *u, OffsetNumber o);
+/* append an entry at p; returns the byte behind it */
+extern char *zheap_undo_put_entry(char *p, const ZSpillEntry *entry);
+/*
+ * The entry at *p, which starts as u->entries and is moved on; false at the
+ * end.  Decoding has checked them all.
+ */
+extern bool zheap_undo_next_entry(const ZUndo *u, const char **p,
+								  ZSpillEntry *entry);
+
+/*
+ * Does the record cover offset o, whose version has this header (LOCK and SPILL
+ * never do)?
+ */
+extern bool zheap_undo_covers(const ZUndo *u, OffsetNumber o,
+							  const ZTupleHeader *header);
+
+/* the header before a change, which made it what it is now */
+extern void zheap_undo_old_header(const ZUndo *u, const ZTupleHeader *now,
+								  ZTupleHeader *old);
 
 /*
  * Diff of two rows for an UPDATE record: sets prefix, oldmid, newmid,

@@ -27,6 +27,7 @@
 
 #include "zheap/zheap.h"
 #include "zheap/zheap_lock.h"
+#include "zheap/zheap_xlog.h"
 #include "zheap/zheap_xlog_change.h"
 
 /* an update in flight, next to its ZRowWrite */
@@ -48,8 +49,10 @@ typedef struct UpdatePlan
 	bool		events_known;
 	bool		events_pending;
 	/* what was tried */
-	bool		pruned;
-	bool		no_room;		/* not even after pruning */
+	bool		reclaimed;		/* for the row in place */
+	bool		no_room;		/* not even after that */
+	bool		reclaimed_move; /* for the row as a new one on its page */
+	int			reclaim_options;
 	bool		move;			/* the outcome */
 	/* a move's new version */
 	bool		same_page;
@@ -294,20 +297,32 @@ update_make_body(ZRowWrite *w, UpdatePlan *plan, bool move)
 }
 
 /*
- * A row that grows leaves the page what inserts leave it: room for the xact
- * slots that make writers of other rows independent.
+ * Free bytes that the new row needs in place.  A row that grows leaves the
+ * page what inserts leave it: room for the xact slots that make writers of
+ * other rows independent.
  */
-static bool
-update_fits_in_place(ZRowWrite *w, UpdatePlan *plan)
+static Size
+update_need(ZRowWrite *w, UpdatePlan *plan)
 {
 	Size		need = zheap_page_replace_need(w->page, w->off, plan->bodylen);
 	int			nslots = ZPageGetOpaque(w->page)->nslots;
 
-	if (need == 0)
-		return true;
-	if (nslots < ZHEAP_XACT_SLOT_RESERVE)
+	if (need > 0 && nslots < ZHEAP_XACT_SLOT_RESERVE)
 		need += (ZHEAP_XACT_SLOT_RESERVE - nslots) * sizeof(ZXactSlotData);
-	return need <= zheap_page_total_free(w->page);
+	return need;
+}
+
+/*
+ * Prune and spill the row's page for bytes that are missing.  False: that
+ * changed nothing.  The row must be taken again in any case.
+ */
+static bool
+update_reclaim(ZRowWrite *w, UpdatePlan *plan, Size missing)
+{
+	/* spilling writes undo, which may wait: no undo pin may be kept (W19) */
+	undo_reader_close(&w->cx.reader);
+	return zheap_page_reclaim(plan->rel, w->buffer, &w->cx.hz, missing,
+							  plan->reclaim_options);
 }
 
 /*
@@ -386,18 +401,31 @@ update_find_home(ZRowWrite *w, UpdatePlan *plan)
 {
 	Buffer		buffer;
 	bool		append;
+	Size		room;
 
 	plan->same_page = false;
 	if (BufferIsValid(w->newbuf))
 		return update_prepare_new_page(w, plan);
 
-	if (zheap_page_insert_room(w->page) >= plan->bodylen)
+	room = zheap_page_insert_room(w->page);
+	if (room >= plan->bodylen)
 	{
 		plan->new_off = zheap_page_free_offset(w->page, &append);
 		if (OffsetNumberIsValid(plan->new_off))
 		{
 			plan->same_page = true;
 			return true;
+		}
+	}
+	else if (!plan->reclaimed_move &&
+			 (room > 0 ||
+			  PageGetMaxOffsetNumber(w->page) < MaxHeapTuplesPerPage))
+	{
+		plan->reclaimed_move = true;
+		if (update_reclaim(w, plan, plan->bodylen - room))
+		{
+			zheap_row_unlock(w);
+			return false;
 		}
 	}
 
@@ -457,18 +485,17 @@ update_take(ZRowWrite *w, UpdatePlan *plan)
 					zheap_row_unlock(w);
 					continue;
 				}
-				if (update_fits_in_place(w, plan))
+				if (update_need(w, plan) <= zheap_page_total_free(w->page))
 				{
 					plan->move = false;
 					return TM_Ok;
 				}
-				if (!plan->pruned)
+				if (!plan->reclaimed)
 				{
-					ZPruneResult pruned;
-
-					plan->pruned = true;
-					zheap_prune_page(plan->rel, w->buffer, &w->cx.hz, false,
-									 &pruned);
+					plan->reclaimed = true;
+					plan->no_room = !update_reclaim(w, plan,
+													update_need(w, plan) -
+													zheap_page_total_free(w->page));
 				}
 				else
 					plan->no_room = true;
@@ -541,7 +568,9 @@ typedef struct UpdateMove
 	ZVmClear	vm;
 	ZOwnChange	own[2];
 	ZRowChange	old;
-	xl_zheap_move xlrec;
+	ZMoveHead	head;
+	char		packed[ZMOVE_MAX_HEAD];
+	uint16		packed_len;
 } UpdateMove;
 
 /*
@@ -569,6 +598,7 @@ update_move_prepare(UpdateMove *m, UpdatePlan *plan)
 	memset(&u[1], 0, sizeof(ZUndo));
 	u[1].kind = ZUNDO_INSERT_SET;
 	u[1].offset = plan->new_off;
+	u[1].writer = w->fxid;
 	u[1].cid = w->cid;
 	u[1].nranges = 1;
 	u[1].first[0] = u[1].last[0] = plan->new_off;
@@ -591,16 +621,16 @@ update_move_prepare(UpdateMove *m, UpdatePlan *plan)
 	}
 
 	memset(&m->vm, 0, sizeof(ZVmClear));
-	m->xlrec.flags = 0;
+	m->head.flags = 0;
 	if (PageIsAllVisible(w->page))
 	{
 		zheap_vm_add(&m->vm, w->block, w->vmbuffer);
-		m->xlrec.flags |= ZMOVE_CLEARED_VM_OLD;
+		m->head.flags |= ZMOVE_CLEARED_VM_OLD;
 	}
 	if (!plan->same_page && PageIsAllVisible(m->newpage))
 	{
 		zheap_vm_add(&m->vm, m->newblock, w->newvm);
-		m->xlrec.flags |= ZMOVE_CLEARED_VM_NEW;
+		m->head.flags |= ZMOVE_CLEARED_VM_NEW;
 	}
 	zheap_vm_lock(&m->vm);
 	undo_prepare(&m->ins);
@@ -616,7 +646,7 @@ update_move_log(UpdateMove *m, UpdatePlan *plan)
 	XLogRecPtr	lsn;
 
 	XLogBeginInsert();
-	XLogRegisterData((char *) &m->xlrec, SizeOfZHeapMove);
+	XLogRegisterData(m->packed, m->packed_len);
 	XLogRegisterBuffer(0, w->buffer, REGBUF_STANDARD);
 	if (!plan->same_page)
 		XLogRegisterBuffer(1, m->newbuf, flags);
@@ -662,15 +692,20 @@ update_write_move(ZRowWrite *w, UpdatePlan *plan, ItemPointer newtid)
 	m->own[1].urp = m->ins.rec[1].urp;
 	for (int i = 0; i < 2; i++)
 	{
-		m->xlrec.undo_offset[i] = undo_insertion_offset(&m->ins, i);
-		m->xlrec.xact_slot[i] = m->own[i].xact_slot;
-		m->xlrec.tenure[i] = m->own[i].tenure;
+		m->head.undo_offset[i] = undo_insertion_offset(&m->ins, i);
+		m->head.xact_slot[i] = m->own[i].xact_slot;
+		m->head.tenure[i] = m->own[i].tenure;
 	}
-	m->xlrec.offset[0] = w->off;
-	m->xlrec.offset[1] = plan->new_off;
-	m->xlrec.flags |= (same ? ZMOVE_SAME_PAGE : 0) |
+	m->head.offset[0] = w->off;
+	m->head.offset[1] = plan->new_off;
+	m->head.flags |= (same ? ZMOVE_SAME_PAGE : 0) |
 		(m->init ? ZMOVE_INIT_PAGE : 0);
-	zheap_header_put(m->xlrec.header, &m->old.header);
+	m->head.conflict =
+		zheap_conflict_pack(w->fxid,
+							Max(w->choice.conflict,
+								same ? InvalidFxid : plan->new_choice.conflict));
+	m->head.flags2 = m->old.header.flags2;
+	m->packed_len = zheap_move_pack(m->packed, &m->head);
 
 	START_CRIT_SECTION();
 	if (m->init)
@@ -696,6 +731,8 @@ update_write_move(ZRowWrite *w, UpdatePlan *plan, ItemPointer newtid)
 
 	undo_release(&m->ins);
 	zheap_vm_release(&m->vm);
+	zheap_freed_note(w->rel, w->block, w->page,
+					 ItemIdGetLength(PageGetItemId(w->page, w->off)));
 	ItemPointerSet(newtid, m->newblock, plan->new_off);
 	pfree((char *) m->ins.rec[0].payload);
 	pfree((char *) m->ins.rec[1].payload);
@@ -726,6 +763,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	plan.slot = slot;
 	plan.all_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_ALL);
 	plan.key_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_KEY);
+	plan.reclaim_options = zheap_reclaim_options(rel);
 	update_form_early(&plan);
 
 	/* find and wait */

@@ -182,7 +182,8 @@ vacuum_page(Vacuum *vac, BlockNumber block)
 	zheap_page_check(vac->rel, block, page);
 	if (zheap_page_has_aborted(buffer, page, &hz))
 		zheap_rollback_buffer(vac->rel, buffer);
-	zheap_prune_page(vac->rel, buffer, &hz, vac->nindexes == 0, &result);
+	zheap_prune_page(vac->rel, buffer, &hz, ZPRUNE_TIDY |
+					 (vac->nindexes == 0 ? ZPRUNE_NO_INDEXES : 0), &result);
 
 	vac->live_scanned += result.live_tuples;
 	vac->recently_dead += result.recently_dead;
@@ -212,7 +213,7 @@ vacuum_page(Vacuum *vac, BlockNumber block)
 	if (result.all_visible && result.ndead == 0)
 		set_all_visible(vac, buffer, block);
 
-	room = zheap_page_insert_room(page);
+	room = zheap_page_reclaimable_room(vac->rel, buffer, &hz);
 	UnlockReleaseBuffer(buffer);
 	RecordPageWithFreeSpace(vac->rel, block, zheap_fsm_room(room));
 }
@@ -264,13 +265,13 @@ free_line_pointers(Vacuum *vac, int first)
 	page = BufferGetPage(buffer);
 	if (zheap_page_has_aborted(buffer, page, &hz))
 		zheap_rollback_buffer(vac->rel, buffer);
-	zheap_prune_page(vac->rel, buffer, &hz, false, &result);
+	zheap_prune_page(vac->rel, buffer, &hz, ZPRUNE_TIDY, &result);
 	if (result.all_visible && result.ndead == 0)
 		set_all_visible(vac, buffer, block);
 	if (!page_is_empty(page, &hz))
 		vac->nonempty = Max(vac->nonempty, block + 1);
 
-	room = zheap_page_insert_room(page);
+	room = zheap_page_reclaimable_room(vac->rel, buffer, &hz);
 	UnlockReleaseBuffer(buffer);
 	RecordPageWithFreeSpace(vac->rel, block, zheap_fsm_room(room));
 	return i;

@@ -13,8 +13,7 @@
  * locked.  Undo pages are locked one at a time inside undo_fetch().
  *
  * What may be thrown: corruption found on the way, serialization failures
- * (check_serializable), and "not supported" for spilled rows and for
- * historic snapshots.
+ * (check_serializable), and "not supported" for historic snapshots.
  *
  *-------------------------------------------------------------------------
  */
@@ -306,6 +305,19 @@ kind_of_ended(const ZTupleHeader *hdr)
 }
 
 /*
+ * What writers below this have spilled is dead for an MVCC snapshot: see
+ * zheap_spill.c.  0 if nothing is spilled on the page.
+ */
+static Fxid
+spill_floor(Snapshot snapshot, Page page)
+{
+	if (likely((ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) == 0) ||
+		!TransactionIdIsNormal(snapshot->xmin))
+		return InvalidFxid;
+	return undo_fxid_from_xid(snapshot->xmin);
+}
+
+/*
  * The walk arrived at the version to be judged visible: fill *v and tell
  * whether it is a row.
  */
@@ -362,6 +374,8 @@ zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
 	version_clear(v);
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
 					v->data, &v->len);
+	if (type == SNAPSHOT_MVCC)
+		walk.floor = spill_floor(snapshot, page);
 	state = zheap_walk_start(&walk, page);
 
 	while (state == ZWALK_OWNED)
@@ -467,8 +481,10 @@ zheap_page_all_visible_to(ZReadContext *cx, Buffer buffer, Page page)
 	int			id;
 
 	if (cx->snapshot == NULL ||
-		cx->snapshot->snapshot_type != SNAPSHOT_MVCC ||
-		(opaque->flags & ZPAGE_HAS_SPILL))
+		cx->snapshot->snapshot_type != SNAPSHOT_MVCC)
+		return false;
+	if ((opaque->flags & ZPAGE_HAS_SPILL) &&
+		ZXactSlotFxid(ZPageGetSpill(page)) >= spill_floor(cx->snapshot, page))
 		return false;
 
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz,
@@ -694,6 +710,15 @@ zheap_row_is_dead_to_all(ZReadContext *cx, Buffer buffer, Page page,
 	lp = PageGetItemId(page, off);
 	if (ItemIdIsDead(lp))
 		return true;
+	if (ZItemIdIsSpilled(lp) &&
+		(ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL))
+	{
+		Fxid		p = ZXactSlotFxid(ZPageGetSpill(page));
+
+		return p < cx->hz.u ||
+			GlobalVisCheckRemovableFullXid(cx->rel,
+										   FullTransactionIdFromU64(p));
+	}
 	if (!ItemIdIsNormal(lp))
 		return false;
 
@@ -809,6 +834,7 @@ zheap_undo_describe_tenure(ZReadContext *cx, Page page, BlockNumber block,
 			}
 			break;
 		case ZTENURE_FREE:
+		case ZTENURE_FROZEN:
 			u->flags |= ZUNDO_TENURE_START;
 			u->chain = InvalidUndoRecPtr;
 			break;
@@ -855,6 +881,7 @@ zheap_undo_describe_old(ZReadContext *cx, Page page, BlockNumber block,
 		u->flags |= ZUNDO_OLD_ALLVISIBLE;
 		return;
 	}
+	Assert(!(hdr->slot == choice->id && choice->tenure == ZTENURE_FROZEN));
 	if (hdr->slot == choice->id)
 	{
 		u->flags |= ZUNDO_OLD_IN_CHAIN;

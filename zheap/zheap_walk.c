@@ -20,6 +20,7 @@
 #include "utils/snapmgr.h"
 
 #include "zheap/zheap_memo.h"
+#include "zheap/zheap_spill.h"
 #include "zheap/zheap_walk.h"
 
 void
@@ -64,6 +65,7 @@ zheap_walk_init(ZWalk *walk, Relation rel, UndoReader *reader,
 	walk->image = image;
 	walk->len = len;
 	walk->budget = ZWALK_NO_BUDGET;
+	walk->floor = InvalidFxid;
 }
 
 /* is the version settled by its header alone (steps 2 and 9)? */
@@ -94,6 +96,45 @@ zheap_walk_at_slot(ZWalk *walk, Page page, uint8 id)
 }
 
 /*
+ * Step 1 for a spilled row (rule M12): the entry holds the row as it was when
+ * it left the page, ended, and its committed ender.  NONE if nobody who may
+ * ask can see it any more.
+ */
+static ZWalkState
+walk_start_spilled(ZWalk *walk, Page page)
+{
+	ZSpillEntry entry;
+
+	if ((ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) == 0)
+		walk_is_corrupt(walk, "a spill chain of the page");
+	switch (zheap_spill_find(walk->reader, page, walk->block, walk->off,
+							 walk->floor, &entry))
+	{
+		case ZSPILL_FOUND:
+			break;
+		case ZSPILL_NEEDLESS:
+			return ZWALK_NONE;
+		case ZSPILL_MISSING:
+			walk_is_corrupt(walk, "the row in the page's spill chain");
+	}
+
+	zheap_header_get(entry.tuple, &walk->hdr);
+	if (!ZHeaderIsEnded(&walk->hdr) || header_is_settled(&walk->hdr) ||
+		!ZWalkIsExact(walk))
+		walk_is_corrupt(walk, "an ended row in the spill chain");
+	if (walk->image != NULL)
+	{
+		memcpy(walk->image, entry.tuple, entry.len);
+		*walk->len = entry.len;
+	}
+	walk->slot = NULL;
+	walk->skip = false;
+	walk->w = entry.fxid;
+	walk->u = entry.urp;
+	return ZWALK_OWNED;
+}
+
+/*
  * Steps 1-3: stand at the newest version of the row, copying its bytes if
  * they are wanted.  UNUSED and DEAD pointers, and offsets beyond the page's
  * last, are NONE.
@@ -109,9 +150,7 @@ zheap_walk_start(ZWalk *walk, Page page)
 		return ZWALK_NONE;
 	lp = PageGetItemId(page, walk->off);
 	if (ItemIdIsRedirected(lp))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("spilled rows are not supported by access method zheap yet")));
+		return walk_start_spilled(walk, page);
 	if (!ItemIdIsNormal(lp))
 		return ZWALK_NONE;
 	if (lp->lp_len < ZHEAP_HEADER_SIZE ||
@@ -214,7 +253,7 @@ zheap_walk_find(ZWalk *walk, bool held)
 			return ZFIND_GONE;
 		zheap_memo_note(persistence, walk->u, r);
 
-		if (zheap_undo_covers(r, walk->off))
+		if (zheap_undo_covers(r, walk->off, &walk->hdr))
 			return ZFIND_FOUND;
 
 		/* BASE also stands at the start of a family tenure: exact there too */
@@ -247,6 +286,7 @@ zheap_walk_step_back(ZWalk *walk)
 {
 	const ZUndo *r = &walk->undo;
 	uint8		old = r->flags & ZUNDO_OLD_MASK;
+	ZTupleHeader now;
 
 	if (ZUndoIsInsert(r))
 	{
@@ -258,7 +298,8 @@ zheap_walk_step_back(ZWalk *walk)
 
 	if (walk->image != NULL)
 		zheap_undo_step_back(r, walk->image, walk->len);
-	walk->hdr = r->oldhdr;
+	now = walk->hdr;
+	zheap_undo_old_header(r, &now, &walk->hdr);
 	if (ZHeaderIsEnded(&walk->hdr))
 		walk_is_corrupt(walk, "a row that had not ended before it was changed");
 

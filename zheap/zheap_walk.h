@@ -55,6 +55,8 @@ typedef struct ZWalk
 	char	   *image;			/* its bytes, or NULL if nobody wants them */
 	uint16	   *len;
 	int			budget;			/* records that may still be read */
+	Fxid		floor;			/* xmin of the snapshot asked for, or 0: what
+								 * was spilled before that is dead */
 	/* the record read last */
 	ZUndo		undo;
 	UndoRecord	raw;

@@ -11,6 +11,7 @@
  *
  *	FREE --first change of T--> OWNED --freeze--> FREE
  *	OWNED --takeover (zheap_xact_slot_own)--> OWNED by another
+ *	OWNED --freeze and own, in one record (ZTENURE_FROZEN)--> OWNED by another
  *	OWNED --rollback (zheap_rollback.c)--> previous owner, or FREE
  *
  *-------------------------------------------------------------------------
@@ -203,6 +204,20 @@ is_freezable(Relation rel, ZXactSlot slot, const UndoHorizons *hz)
 	}
 }
 
+/* of a row that isn't ended */
+static void
+freeze_header(ZTupleHeader *header)
+{
+	if (header->flags2 & ZH_LOCK_ONLY)
+	{
+		header->flags2 &= ~ZH_LOCK_ONLY;
+		if ((header->flags2 & (ZH_MULTI_LOCKED | ZH_HW_LOCKED)) == 0)
+			header->flags2 &= ~ZH_MODE_MASK;
+	}
+	header->slot = 0;
+	header->flags2 &= ~(ZH_INPLACE | ZH_REUSED_MASK);
+}
+
 /* freeze one tuple whose xact slot becomes FREE */
 static void
 freeze_tuple(Page page, OffsetNumber off, char *tuple, ZTupleHeader *header)
@@ -212,14 +227,7 @@ freeze_tuple(Page page, OffsetNumber off, char *tuple, ZTupleHeader *header)
 		zheap_page_set_dead(page, off);
 		return;
 	}
-	if (header->flags2 & ZH_LOCK_ONLY)
-	{
-		header->flags2 &= ~ZH_LOCK_ONLY;
-		if ((header->flags2 & (ZH_MULTI_LOCKED | ZH_HW_LOCKED)) == 0)
-			header->flags2 &= ~ZH_MODE_MASK;
-	}
-	header->slot = 0;
-	header->flags2 &= ~(ZH_INPLACE | ZH_REUSED_MASK);
+	freeze_header(header);
 	zheap_header_put(tuple, header);
 }
 
@@ -351,34 +359,38 @@ set_choice(Page page, uint8 id, ZTenure tenure, ZXactSlotChoice *choice)
 	choice->tenure = tenure;
 	choice->prev_fxid = ZXactSlotFxid(slot);
 	choice->prev_urp = slot->urp;
+	choice->conflict = InvalidFxid;
 	Assert((tenure == ZTENURE_FREE) == ZXactSlotIsFree(slot));
 }
 
-/* freeze what can be frozen, logged; true if some xact slot became FREE */
-static bool
-freeze_logged(Relation rel, Buffer buffer, const UndoHorizons *hz)
+/*
+ * A committed xact slot whose owner is visible to everybody, standbys
+ * excepted (rule M9), or 0.  *conflict is what they have to be told.
+ */
+static uint8
+best_freezable(Relation rel, Page page, const UndoHorizons *hz,
+			   const SlotSurvey *s, uint8 prefer, Fxid *conflict)
 {
-	Page		page = BufferGetPage(buffer);
 	int			nslots = ZPageGetOpaque(page)->nslots;
-	ZPageDelta	delta;
-	Page		work;
-	Fxid		conflict;
-	bool		changed;
-	int			id;
 
-	/* don't copy the page for nothing */
-	for (id = 1; id <= nslots; id++)
+	*conflict = InvalidFxid;
+	for (int i = prefer <= nslots ? 0 : 1; i <= nslots; i++)
 	{
-		if (is_freezable(rel, ZPageGetXactSlot(page, id), hz))
-			break;
-	}
-	if (id > nslots)
-		return false;
+		int			id = i == 0 ? prefer : i;
+		Fxid		fxid;
 
-	work = zheap_delta_begin(&delta, rel, buffer);
-	conflict = zheap_page_freeze(rel, work, hz, &changed);
-	zheap_delta_finish(&delta, conflict);
-	return changed;
+		if (id == 0 || !s->committed[id])
+			continue;
+		fxid = ZXactSlotFxid(ZPageGetXactSlot(page, id));
+		if (fxid < hz->u)
+			return id;
+		if (GlobalVisCheckRemovableFullXid(rel, FullTransactionIdFromU64(fxid)))
+		{
+			*conflict = fxid;
+			return id;
+		}
+	}
+	return 0;
 }
 
 /* one xact slot more, logged; its id, or 0 if there is no room */
@@ -450,15 +462,20 @@ zheap_xact_slot_reserve(Relation rel, Buffer buffer, const UndoHorizons *hz,
 		return ZRESERVE_OK;
 	}
 
-	/* a FREE one, after freezing if need be */
-	if (s.free == 0 && freeze_logged(rel, buffer, hz))
-	{
-		survey_slots(buffer, page, hz, &s);
-		/* owners don't need the page lock to abort */
-		if (s.aborted)
-			return ZRESERVE_ABORTED;
-	}
+	/* a FREE one, or one that can be made so */
 	id = s.free;
+	if (id == 0)
+	{
+		Fxid		conflict;
+
+		id = best_freezable(rel, page, hz, &s, prefer, &conflict);
+		if (id != 0)
+		{
+			set_choice(page, id, ZTENURE_FROZEN, choice);
+			choice->conflict = conflict;
+			return ZRESERVE_OK;
+		}
+	}
 
 	if (id == 0 && ZPageGetOpaque(page)->nslots < ZHEAP_XACT_SLOT_RESERVE)
 		id = grow_logged(rel, buffer);
@@ -498,7 +515,10 @@ zheap_xact_slot_flag_header(ZTupleHeader *header, uint8 id, ZTenure tenure)
 {
 	if (header->slot != id)
 		return;
-	if (tenure == ZTENURE_FOREIGN)
+	Assert(!(tenure == ZTENURE_FROZEN && ZHeaderIsEnded(header)));
+	if (tenure == ZTENURE_FROZEN)
+		freeze_header(header);
+	else if (tenure == ZTENURE_FOREIGN)
 		ZHeaderSetReused(header, ZH_REUSED_FOREIGN);
 	else if (tenure == ZTENURE_FAMILY &&
 			 ZHeaderReused(header) == ZH_REUSED_NONE)
@@ -545,6 +565,11 @@ zheap_xact_slot_own(Page page, uint8 id, ZTenure tenure, Fxid fxid,
 			if ((uint8) tuple[0] != id)
 				continue;
 			zheap_header_get(tuple, &header);
+			if (tenure == ZTENURE_FROZEN)
+			{
+				freeze_tuple(page, off, tuple, &header);
+				continue;
+			}
 			zheap_xact_slot_flag_header(&header, id, tenure);
 			zheap_header_put(tuple, &header);
 		}

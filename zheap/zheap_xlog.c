@@ -18,41 +18,49 @@
 #include "zheap/zheap_xlog.h"
 #include "zheap/zheap_xlog_change.h"
 
-static void
-insert_get(XLogReaderState *record, xl_zheap_insert *xlrec)
+/* a row of the record, with its header, into memory */
+static char *
+insert_put_row(char *to, const ZInsertHead *head, const char *natts,
+			   const char *body, Size len)
 {
-	memset(xlrec, 0, sizeof(*xlrec));
-	memcpy(xlrec, XLogRecGetData(record), SizeOfZHeapInsert);
+	ZTupleHeader header;
+
+	header.slot = head->xact_slot;
+	memcpy(&header.natts_flags1, natts, sizeof(uint16));
+	header.flags2 = (head->flags & ZINSERT_SPECULATIVE) ? ZH_SPECULATIVE : 0;
+	zheap_header_put(to, &header);
+	memcpy(to + ZHEAP_HEADER_SIZE, body, len);
+	return to + ZHEAP_HEADER_SIZE + len;
 }
 
-/* Where the rows are in the data of the table block. */
+/* Take the rows from the data of the table block; rows has BLCKSZ bytes. */
 static void
-insert_parse_tuples(XLogReaderState *record, ZInsertChange *change)
+insert_parse_tuples(XLogReaderState *record, const ZInsertHead *head,
+					ZInsertChange *change, char *rows)
 {
-	Size		len;
-	const char *p = XLogRecGetBlockData(record, 0, &len);
-	const char *end = p + len;
+	Size		datalen;
+	const char *p = XLogRecGetBlockData(record, 0, &datalen);
+	const char *end = p + datalen;
+	char	   *to = rows;
 
 	if (p == NULL || change->ntuples < 1 ||
 		change->ntuples > MaxHeapTuplesPerPage)
 		elog(PANIC, "insert record without rows");
 
-	if (change->ntuples == 1)
-	{
-		change->tuple[0] = p;
-		change->len[0] = len;
-		return;
-	}
 	for (int i = 0; i < change->ntuples; i++)
 	{
-		if (end - p < (ptrdiff_t) sizeof(uint16))
+		uint64		len = datalen - sizeof(uint16);
+
+		if (change->ntuples > 1)
+			p = undo_unpack(p, end, &len);
+		if (p == NULL || end - p < (ptrdiff_t) sizeof(uint16) ||
+			len > (uint64) (end - p) - sizeof(uint16) ||
+			len + ZHEAP_HEADER_SIZE > (uint64) (rows + BLCKSZ - to))
 			elog(PANIC, "truncated row in insert record");
-		memcpy(&change->len[i], p, sizeof(uint16));
-		p += sizeof(uint16);
-		if (end - p < change->len[i])
-			elog(PANIC, "truncated row in insert record");
-		change->tuple[i] = p;
-		p += change->len[i];
+		change->tuple[i] = to;
+		to = insert_put_row(to, head, p, p + sizeof(uint16), len);
+		change->len[i] = to - change->tuple[i];
+		p += sizeof(uint16) + len;
 	}
 }
 
@@ -64,29 +72,33 @@ static void
 insert_redo(XLogReaderState *record)
 {
 	XLogRecPtr	lsn = record->EndRecPtr;
-	xl_zheap_insert xlrec;
+	ZInsertHead head;
 	ZInsertChange change;
+	PGAlignedBlock rows;
 	XLogRedoAction action;
 	BlockNumber block;
 	Buffer		buffer;
 	uint8		next_block = 1;
 	Size		room = BLCKSZ;
 
-	insert_get(record, &xlrec);
+	zheap_insert_unpack(record, &head);
 	XLogRecGetBlockTag(record, 0, NULL, NULL, &block);
+	change.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
+	zheap_conflict_redo(record,
+						zheap_conflict_unpack(change.fxid, head.conflict));
 
 	change.urp = InvalidUndoRecPtr;
-	if (xlrec.flags & ZINSERT_HAS_UNDO)
+	if (head.flags & ZINSERT_HAS_UNDO)
 	{
-		undo_redo_insert(record, next_block, xlrec.undo_offset, &block);
-		change.urp = undo_redo_urp(record, next_block, xlrec.undo_offset);
+		undo_redo_insert(record, next_block, head.undo_offset, &block);
+		change.urp = undo_redo_urp(record, next_block, head.undo_offset);
 		next_block++;
 	}
 
-	change.ntuples = xlrec.ntuples;
-	if (xlrec.flags & ZINSERT_INIT_PAGE)
+	change.ntuples = head.ntuples;
+	if (head.flags & ZINSERT_INIT_PAGE)
 	{
-		insert_parse_tuples(record, &change);
+		insert_parse_tuples(record, &head, &change, rows.data);
 		buffer = XLogInitBufferForRedo(record, 0);
 		zheap_page_init(BufferGetPage(buffer),
 						zheap_new_page_xact_slots(change.len[0]));
@@ -99,17 +111,16 @@ insert_redo(XLogReaderState *record)
 	{
 		Page		page = BufferGetPage(buffer);
 
-		change.first = xlrec.first;
-		change.reused = (xlrec.flags & ZINSERT_REUSED_POINTER) != 0;
-		change.xact_slot = xlrec.xact_slot;
-		change.tenure = (ZTenure) xlrec.tenure;
-		change.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
-		insert_parse_tuples(record, &change);
+		change.first = head.first;
+		change.reused = (head.flags & ZINSERT_REUSED_POINTER) != 0;
+		change.xact_slot = head.xact_slot;
+		change.tenure = head.tenure;
+		insert_parse_tuples(record, &head, &change, rows.data);
 
 		if (!zheap_insert_apply(page, &change))
 			elog(PANIC, "no room for rows at block %u, offset %u",
 				 block, change.first);
-		if (xlrec.flags & ZINSERT_CLEARED_VM)
+		if (head.flags & ZINSERT_CLEARED_VM)
 			PageClearAllVisible(page);
 		room = zheap_page_insert_room(page);
 		PageSetLSN(page, lsn);
@@ -118,7 +129,7 @@ insert_redo(XLogReaderState *record)
 	if (BufferIsValid(buffer))
 		UnlockReleaseBuffer(buffer);
 
-	if (xlrec.flags & ZINSERT_CLEARED_VM)
+	if (head.flags & ZINSERT_CLEARED_VM)
 		zheap_vm_redo(record, next_block, &block, 1);
 	if (action == BLK_NEEDS_REDO)
 		zheap_fsm_redo(record, 0, room);
@@ -199,14 +210,14 @@ zheap_desc(StringInfo buf, XLogReaderState *record)
 		case XLOG_ZHEAP_INSERT:
 		case XLOG_ZHEAP_MULTI_INSERT:
 			{
-				xl_zheap_insert xlrec;
+				ZInsertHead head;
 
-				insert_get(record, &xlrec);
+				zheap_insert_unpack(record, &head);
 				appendStringInfo(buf, "off %u, rows %u, xact slot %u, tenure %u, flags 0x%02X",
-								 xlrec.first, xlrec.ntuples, xlrec.xact_slot,
-								 xlrec.tenure, xlrec.flags);
-				if (xlrec.flags & ZINSERT_HAS_UNDO)
-					appendStringInfo(buf, ", undo at %u", xlrec.undo_offset);
+								 head.first, head.ntuples, head.xact_slot,
+								 head.tenure, head.flags);
+				if (head.flags & ZINSERT_HAS_UNDO)
+					appendStringInfo(buf, ", undo at %u", head.undo_offset);
 				break;
 			}
 		case XLOG_ZHEAP_CONFIRM:

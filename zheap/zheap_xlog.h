@@ -5,14 +5,17 @@
  *	  redo that several records share.  (Records of delete, update, move and
  *	  lock: zheap_xlog_change.h.)
  *
- * Main data comes first in each picture; structs are written without their
- * tail padding and read by memcpy.
+ * Main data comes first in each picture; "packed" numbers are undo_pack.h's.
  *
- *	INSERT		xl_zheap_insert
- *				block 0: table page: tuple bytes
+ *	INSERT		flags u8, tenure in it; xact slot u8; first, packed;
+ *				MULTI_INSERT: number of rows, packed;
+ *				HAS_UNDO: byte offset of the record on the undo page u16;
+ *				tenure FROZEN: zheap_conflict_pack(), packed
+ *				block 0: table page: natts_flags1 u16 and the bytes behind the
+ *				row's header
  *				block 1: undo page, if HAS_UNDO (data: see undo_register())
  *				next:	 visibility map page, if CLEARED_VM
- *	MULTI_INSERT	the same; block 0: per tuple {length u16, bytes}
+ *	MULTI_INSERT	the same; block 0: per tuple {length packed, bytes}
  *	CONFIRM		xl_zheap_confirm
  *				block 0: table page: no data
  *	DELTA		xl_zheap_delta
@@ -29,25 +32,54 @@
 
 #include "access/xlogreader.h"
 
+#include "undo/undo_pack.h"
 #include "zheap/zheap.h"
 
-/* xl_zheap_insert flags */
+/* flags of inserts */
 #define ZINSERT_HAS_UNDO		0x01	/* else it extends an open range */
 #define ZINSERT_INIT_PAGE		0x02	/* block 0 is WILL_INIT (rule W9) */
 #define ZINSERT_CLEARED_VM		0x04	/* page flag and map bits cleared */
 #define ZINSERT_REUSED_POINTER	0x08	/* free line pointers are used */
+#define ZINSERT_SPECULATIVE		0x10
+#define ZINSERT_TENURE_SHIFT	5		/* ZTenure in the bits from here on */
 
-typedef struct xl_zheap_insert
+/* main data of an insert, unpacked */
+typedef struct ZInsertHead
 {
-	uint16		undo_offset;	/* byte offset of the record on the undo page */
+	uint8		flags;
+	ZTenure		tenure;
+	uint8		xact_slot;		/* 0 = frozen */
 	OffsetNumber first;			/* rows get first, first + 1, ... */
 	uint16		ntuples;
-	uint8		xact_slot;		/* 0 = frozen */
-	uint8		tenure;			/* ZTenure */
-	uint8		flags;
-} xl_zheap_insert;
+	uint16		undo_offset;	/* byte offset of the record on the undo page */
+	uint64		conflict;		/* packed form */
+} ZInsertHead;
 
-#define SizeOfZHeapInsert		(offsetof(xl_zheap_insert, flags) + sizeof(uint8))
+#define ZINSERT_MAX_HEAD		(4 + 3 * UNDO_MAX_PACKED)
+
+/* main data of an insert record; unpack: ERROR if it is malformed */
+extern uint16 zheap_insert_pack(char *buf, uint8 info,
+								const ZInsertHead *head);
+extern void zheap_insert_unpack(XLogReaderState *record, ZInsertHead *head);
+
+/*
+ * A conflict horizon, relative to the fxid of the record's writer; 0 if there
+ * is none.
+ */
+static inline uint64
+zheap_conflict_pack(Fxid fxid, Fxid conflict)
+{
+	return conflict == InvalidFxid ? 0 : undo_zigzag(fxid, conflict) + 1;
+}
+
+static inline Fxid
+zheap_conflict_unpack(Fxid fxid, uint64 packed)
+{
+	return packed == 0 ? InvalidFxid : undo_unzigzag(fxid, packed - 1);
+}
+
+/* hot standby: cancel who may need what goes; no lock held */
+extern void zheap_conflict_redo(XLogReaderState *record, Fxid conflict);
 
 typedef struct xl_zheap_confirm
 {

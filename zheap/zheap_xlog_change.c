@@ -79,6 +79,159 @@ zheap_change_apply_arrival(Page page, OffsetNumber offset, const char *tuple,
 }
 
 /* ----------------------------------------------------------------
+ *	main data
+ * ----------------------------------------------------------------
+ */
+static char *
+pack_u16(char *p, uint16 value)
+{
+	memcpy(p, &value, sizeof(uint16));
+	return p + sizeof(uint16);
+}
+
+static const char *
+unpack_u16(const char *p, const char *end, uint16 *value)
+{
+	if (p == NULL || end - p < (ptrdiff_t) sizeof(uint16))
+		return NULL;
+	memcpy(value, p, sizeof(uint16));
+	return p + sizeof(uint16);
+}
+
+/* a packed number that is 16 bits wide at most */
+static const char *
+unpack_small(const char *p, const char *end, uint16 *value)
+{
+	uint64		wide = 0;
+
+	if (p != NULL)
+		p = undo_unpack(p, end, &wide);
+	if (wide > PG_UINT16_MAX)
+		return NULL;
+	*value = (uint16) wide;
+	return p;
+}
+
+static const char *
+unpack_u8(const char *p, const char *end, uint8 *value)
+{
+	if (p == NULL || p >= end)
+		return NULL;
+	*value = (uint8) *p;
+	return p + 1;
+}
+
+static void
+check_unpacked(const char *p, const char *end)
+{
+	if (p != end)
+		elog(ERROR, "WAL record of a row change is malformed");
+}
+
+uint16
+zheap_change_pack(char *buf, uint8 info, const ZChangeHead *head)
+{
+	char	   *p = buf;
+
+	*p++ = (char) (head->flags | (head->tenure << ZCHANGE_TENURE_SHIFT));
+	*p++ = (char) head->xact_slot;
+	p = undo_pack(p, head->offset);
+	if ((head->flags & ZCHANGE_NO_UNDO) == 0)
+		p = pack_u16(p, head->undo_offset);
+	if (head->tenure == ZTENURE_FROZEN)
+		p = undo_pack(p, head->conflict);
+	if (head->flags & ZCHANGE_OTHER_SLOT)
+		*p++ = (char) head->header.slot;
+	if ((head->flags & ZCHANGE_SAME_NATTS) == 0)
+		p = pack_u16(p, head->header.natts_flags1);
+	p = undo_pack(p, head->header.flags2);
+	if (info == XLOG_ZHEAP_UPDATE)
+	{
+		p = undo_pack(p, head->prefix);
+		p = undo_pack(p, head->oldmid);
+		p = undo_pack(p, head->newmid);
+	}
+	return p - buf;
+}
+
+void
+zheap_change_unpack(XLogReaderState *record, ZChangeHead *head)
+{
+	const char *p = XLogRecGetData(record);
+	const char *end = p + XLogRecGetDataLen(record);
+	uint8		flags = 0;
+
+	memset(head, 0, sizeof(*head));
+	p = unpack_u8(p, end, &flags);
+	head->flags = flags & ((1 << ZCHANGE_TENURE_SHIFT) - 1);
+	head->tenure = (ZTenure) (flags >> ZCHANGE_TENURE_SHIFT);
+	p = unpack_u8(p, end, &head->xact_slot);
+	p = unpack_small(p, end, &head->offset);
+	if ((flags & ZCHANGE_NO_UNDO) == 0)
+		p = unpack_u16(p, end, &head->undo_offset);
+	if (p != NULL && head->tenure == ZTENURE_FROZEN)
+		p = undo_unpack(p, end, &head->conflict);
+	head->header.slot = head->xact_slot;
+	if (flags & ZCHANGE_OTHER_SLOT)
+		p = unpack_u8(p, end, &head->header.slot);
+	if ((flags & ZCHANGE_SAME_NATTS) == 0)
+		p = unpack_u16(p, end, &head->header.natts_flags1);
+	p = unpack_small(p, end, &head->header.flags2);
+	if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_ZHEAP_UPDATE)
+	{
+		p = unpack_small(p, end, &head->prefix);
+		p = unpack_small(p, end, &head->oldmid);
+		p = unpack_small(p, end, &head->newmid);
+	}
+	check_unpacked(p, end);
+}
+
+uint16
+zheap_move_pack(char *buf, const ZMoveHead *head)
+{
+	char	   *p = buf;
+
+	*p++ = (char) head->flags;
+	*p++ = (char) (head->tenure[0] | (head->tenure[1] << 4));
+	*p++ = (char) head->xact_slot[0];
+	*p++ = (char) head->xact_slot[1];
+	p = undo_pack(p, head->offset[0]);
+	p = undo_pack(p, head->offset[1]);
+	p = pack_u16(p, head->undo_offset[0]);
+	p = undo_pack(p, head->undo_offset[1] - head->undo_offset[0]);
+	if (head->tenure[0] == ZTENURE_FROZEN || head->tenure[1] == ZTENURE_FROZEN)
+		p = undo_pack(p, head->conflict);
+	p = undo_pack(p, head->flags2);
+	return p - buf;
+}
+
+void
+zheap_move_unpack(XLogReaderState *record, ZMoveHead *head)
+{
+	const char *p = XLogRecGetData(record);
+	const char *end = p + XLogRecGetDataLen(record);
+	uint8		tenures = 0;
+
+	memset(head, 0, sizeof(*head));
+	p = unpack_u8(p, end, &head->flags);
+	p = unpack_u8(p, end, &tenures);
+	head->tenure[0] = (ZTenure) (tenures & 0x0F);
+	head->tenure[1] = (ZTenure) (tenures >> 4);
+	p = unpack_u8(p, end, &head->xact_slot[0]);
+	p = unpack_u8(p, end, &head->xact_slot[1]);
+	p = unpack_small(p, end, &head->offset[0]);
+	p = unpack_small(p, end, &head->offset[1]);
+	p = unpack_u16(p, end, &head->undo_offset[0]);
+	p = unpack_small(p, end, &head->undo_offset[1]);
+	head->undo_offset[1] += head->undo_offset[0];
+	if (p != NULL && (head->tenure[0] == ZTENURE_FROZEN ||
+					  head->tenure[1] == ZTENURE_FROZEN))
+		p = undo_unpack(p, end, &head->conflict);
+	p = unpack_small(p, end, &head->flags2);
+	check_unpacked(p, end);
+}
+
+/* ----------------------------------------------------------------
  *	redo
  * ----------------------------------------------------------------
  */
@@ -109,10 +262,10 @@ change_redo_check(Page page, BlockNumber block, OffsetNumber offset)
  * Returns its true length.
  */
 static uint16
-change_redo_body(XLogReaderState *record, Page page, OffsetNumber offset,
+change_redo_body(XLogReaderState *record, Page page, const ZChangeHead *m,
 				 const ZTupleHeader *header, BlockNumber block, char *tuple)
 {
-	xl_zheap_middle m;
+	OffsetNumber offset = m->offset;
 	ItemId		lp = PageGetItemId(page, offset);
 	const char *old = (char *) page + ItemIdGetOffset(lp);
 	uint16		oldlen = zheap_tuple_true_len(old, ItemIdGetLength(lp));
@@ -122,77 +275,98 @@ change_redo_body(XLogReaderState *record, Page page, OffsetNumber offset,
 	char	   *data = XLogRecGetBlockData(record, 0, &datalen);
 	char	   *to = tuple;
 
-	memcpy(&m, XLogRecGetData(record) + SizeOfZHeapChange, sizeof(m));
-	if (m.prefix + m.oldmid > body || datalen != m.newmid ||
-		oldlen - m.oldmid + m.newmid > BLCKSZ)
+	if (m->prefix + m->oldmid > body || datalen != m->newmid ||
+		oldlen - m->oldmid + m->newmid > BLCKSZ)
 		change_redo_failed(block, offset);
-	suffix = body - m.prefix - m.oldmid;
+	suffix = body - m->prefix - m->oldmid;
 
 	zheap_header_put(to, header);
 	to += ZHEAP_HEADER_SIZE;
-	memcpy(to, old + ZHEAP_HEADER_SIZE, m.prefix);
-	to += m.prefix;
-	if (m.newmid > 0)
-		memcpy(to, data, m.newmid);
-	to += m.newmid;
+	memcpy(to, old + ZHEAP_HEADER_SIZE, m->prefix);
+	to += m->prefix;
+	if (m->newmid > 0)
+		memcpy(to, data, m->newmid);
+	to += m->newmid;
 	memcpy(to, old + oldlen - suffix, suffix);
 	to += suffix;
 	return to - tuple;
+}
+
+/* the header that the row will have */
+static void
+change_redo_header(Page page, const ZChangeHead *head, ZTupleHeader *header)
+{
+	ZTupleHeader present;
+
+	*header = head->header;
+	if (head->flags & ZCHANGE_SAME_NATTS)
+	{
+		zheap_header_get((char *) PageGetItem(page, PageGetItemId(page, head->offset)),
+						 &present);
+		header->natts_flags1 = present.natts_flags1;
+	}
 }
 
 /* UPDATE in place, DELETE, LOCK */
 static void
 change_redo_row(XLogReaderState *record, bool has_body)
 {
-	xl_zheap_change xlrec;
+	ZChangeHead head;
 	PGAlignedBlock tuple;
 	ZOwnChange	own;
 	ZRowChange	row;
 	BlockNumber block;
 	Buffer		buffer;
+	bool		has_undo;
 
-	memcpy(&xlrec, XLogRecGetData(record), SizeOfZHeapChange);
+	zheap_change_unpack(record, &head);
+	has_undo = (head.flags & ZCHANGE_NO_UNDO) == 0;
 	XLogRecGetBlockTag(record, 0, NULL, NULL, &block);
-
-	undo_redo_insert(record, 1, xlrec.undo_offset, &block);
-
-	own.xact_slot = xlrec.xact_slot;
-	own.tenure = (ZTenure) xlrec.tenure;
+	own.xact_slot = head.xact_slot;
+	own.tenure = head.tenure;
 	own.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
-	own.urp = undo_redo_urp(record, 1, xlrec.undo_offset);
+	own.urp = InvalidUndoRecPtr;
+
+	zheap_conflict_redo(record, zheap_conflict_unpack(own.fxid, head.conflict));
+	if (has_undo)
+	{
+		own.urp = undo_redo_urp(record, 1, head.undo_offset);
+		undo_redo_insert(record, 1, head.undo_offset, &block);
+	}
 
 	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
 	{
 		Page		page = BufferGetPage(buffer);
 
-		change_redo_check(page, block, xlrec.offset);
-		row.offset = xlrec.offset;
+		change_redo_check(page, block, head.offset);
+		row.offset = head.offset;
 		row.prune_xid = XidFromFxid(own.fxid);
-		zheap_header_get(xlrec.header, &row.header);
+		change_redo_header(page, &head, &row.header);
 		row.tuple = NULL;
 		row.len = 0;
 		if (has_body)
 		{
 			row.tuple = tuple.data;
-			row.len = change_redo_body(record, page, xlrec.offset,
+			row.len = change_redo_body(record, page, &head,
 									   &row.header, block, tuple.data);
 		}
-		zheap_change_apply_own(page, &own);
+		if (has_undo)
+			zheap_change_apply_own(page, &own);
 		if (!zheap_change_apply_row(page, &row))
-			change_redo_failed(block, xlrec.offset);
+			change_redo_failed(block, head.offset);
 		PageSetLSN(page, record->EndRecPtr);
 		MarkBufferDirty(buffer);
 	}
 	if (BufferIsValid(buffer))
 		UnlockReleaseBuffer(buffer);
 
-	if (xlrec.flags & ZCHANGE_CLEARED_VM)
-		zheap_vm_redo(record, 2, &block, 1);
+	if (head.flags & ZCHANGE_CLEARED_VM)
+		zheap_vm_redo(record, has_undo ? 2 : 1, &block, 1);
 }
 
 /* the page of the new version, if it is another one; left locked */
 static Buffer
-change_redo_new_page(XLogReaderState *record, const xl_zheap_move *xlrec,
+change_redo_new_page(XLogReaderState *record, const ZMoveHead *xlrec,
 					 Fxid fxid, BlockNumber block)
 {
 	XLogRedoAction action = BLK_NEEDS_REDO;
@@ -217,7 +391,7 @@ change_redo_new_page(XLogReaderState *record, const xl_zheap_move *xlrec,
 		ZOwnChange	own;
 
 		own.xact_slot = xlrec->xact_slot[1];
-		own.tenure = (ZTenure) xlrec->tenure[1];
+		own.tenure = xlrec->tenure[1];
 		own.fxid = fxid;
 		own.urp = undo_redo_urp(record, 2, xlrec->undo_offset[1]);
 		zheap_change_apply_own(page, &own);
@@ -251,7 +425,7 @@ change_redo_move_vm(XLogReaderState *record, uint8 flags,
 static void
 change_redo_move(XLogReaderState *record)
 {
-	xl_zheap_move xlrec;
+	ZMoveHead	xlrec;
 	BlockNumber block[2];
 	bool		same;
 	ZOwnChange	own;
@@ -259,7 +433,7 @@ change_redo_move(XLogReaderState *record)
 	Buffer		oldbuf;
 	Buffer		newbuf = InvalidBuffer;
 
-	memcpy(&xlrec, XLogRecGetData(record), SizeOfZHeapMove);
+	zheap_move_unpack(record, &xlrec);
 	same = (xlrec.flags & ZMOVE_SAME_PAGE) != 0;
 	XLogRecGetBlockTag(record, 0, NULL, NULL, &block[0]);
 	if (same)
@@ -267,11 +441,12 @@ change_redo_move(XLogReaderState *record)
 	else
 		XLogRecGetBlockTag(record, 1, NULL, NULL, &block[1]);
 
+	own.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
+	zheap_conflict_redo(record, zheap_conflict_unpack(own.fxid, xlrec.conflict));
 	undo_redo_insert(record, 2, xlrec.undo_offset[0], block);
 
 	own.xact_slot = xlrec.xact_slot[0];
-	own.tenure = (ZTenure) xlrec.tenure[0];
-	own.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
+	own.tenure = xlrec.tenure[0];
 	own.urp = undo_redo_urp(record, 2, xlrec.undo_offset[same ? 1 : 0]);
 
 	if (XLogReadBufferForRedo(record, 0, &oldbuf) == BLK_NEEDS_REDO)
@@ -281,7 +456,10 @@ change_redo_move(XLogReaderState *record)
 		change_redo_check(page, block[0], xlrec.offset[0]);
 		row.offset = xlrec.offset[0];
 		row.prune_xid = XidFromFxid(own.fxid);
-		zheap_header_get(xlrec.header, &row.header);
+		zheap_header_get((char *) PageGetItem(page, PageGetItemId(page, row.offset)),
+						 &row.header);
+		row.header.slot = own.xact_slot;
+		row.header.flags2 = xlrec.flags2;
 		row.tuple = NULL;
 		row.len = 0;
 		zheap_change_apply_own(page, &own);
@@ -333,37 +511,31 @@ zheap_change_redo(XLogReaderState *record)
 void
 zheap_change_desc(StringInfo buf, XLogReaderState *record)
 {
-	const char *data = XLogRecGetData(record);
 	uint8		info = XLogRecGetInfo(record) & ~XLR_INFO_MASK;
 
 	if (info == XLOG_ZHEAP_MOVE)
 	{
-		xl_zheap_move xlrec;
+		ZMoveHead	head;
 
-		memcpy(&xlrec, data, SizeOfZHeapMove);
+		zheap_move_unpack(record, &head);
 		appendStringInfo(buf,
 						 "off %u new off %u xact slot %u tenure %u new xact slot %u tenure %u flags 0x%02X undo %u %u",
-						 xlrec.offset[0], xlrec.offset[1],
-						 xlrec.xact_slot[0], xlrec.tenure[0],
-						 xlrec.xact_slot[1], xlrec.tenure[1], xlrec.flags,
-						 xlrec.undo_offset[0], xlrec.undo_offset[1]);
+						 head.offset[0], head.offset[1],
+						 head.xact_slot[0], head.tenure[0],
+						 head.xact_slot[1], head.tenure[1], head.flags,
+						 head.undo_offset[0], head.undo_offset[1]);
 	}
 	else
 	{
-		xl_zheap_change xlrec;
+		ZChangeHead head;
 
-		memcpy(&xlrec, data, SizeOfZHeapChange);
+		zheap_change_unpack(record, &head);
 		appendStringInfo(buf,
 						 "off %u xact slot %u tenure %u flags 0x%02X undo %u",
-						 xlrec.offset, xlrec.xact_slot, xlrec.tenure,
-						 xlrec.flags, xlrec.undo_offset);
+						 head.offset, head.xact_slot, head.tenure,
+						 head.flags, head.undo_offset);
 		if (info == XLOG_ZHEAP_UPDATE)
-		{
-			xl_zheap_middle m;
-
-			memcpy(&m, data + SizeOfZHeapChange, sizeof(m));
 			appendStringInfo(buf, " prefix %u old %u new %u",
-							 m.prefix, m.oldmid, m.newmid);
-		}
+							 head.prefix, head.oldmid, head.newmid);
 	}
 }

@@ -1,0 +1,50 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_spill.h
+ *	  The spill chain of a page: bodies of ended rows that were moved to undo
+ *	  to make room (rule M12).
+ *
+ * Private to zheap_spill.c, zheap_walk.c, zheap_prune.c, zheap_reclaim.c and
+ * zheap_inspect.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZHEAP_SPILL_H
+#define ZHEAP_SPILL_H
+
+#include "zheap/zheap_undo.h"
+
+typedef enum ZSpillResult
+{
+	ZSPILL_FOUND,
+	ZSPILL_NEEDLESS,			/* ended for everybody who may ask */
+	ZSPILL_MISSING				/* corruption: the chain has no such row */
+} ZSpillResult;
+
+/* a position in the chain: the record at urp, written by fxid; fxid 0: end */
+typedef struct ZSpillChain
+{
+	Fxid		fxid;
+	UndoRecPtr	urp;
+} ZSpillChain;
+
+extern void zheap_spill_start(ZSpillChain *chain, Page page);
+
+/*
+ * Read the record at the position, which isn't the end, and go on to the one
+ * before.  NULL: its writer is below H, so that nobody needs what it holds.
+ * The result lives until the next call.
+ */
+extern const ZUndo *zheap_spill_next(ZSpillChain *chain, UndoReader *reader,
+									 BlockNumber block);
+
+/*
+ * Look for a spilled row.  Records of writers below floor are not read: who
+ * passes the xmin of a snapshot asks for that snapshot.  entry->tuple lives
+ * until the next call.
+ */
+extern ZSpillResult zheap_spill_find(UndoReader *reader, Page page,
+									 BlockNumber block, OffsetNumber off,
+									 Fxid floor, ZSpillEntry *entry);
+
+#endif							/* ZHEAP_SPILL_H */
