@@ -190,8 +190,6 @@ typedef struct ZVersion
 	bool		loose;			/* writer may be a later owner of the xact slot,
 								 * see ZReadContext */
 	bool		ended;			/* this version is a deletion or move */
-	bool		plain_copy;		/* made by a rewrite of the table, from a row
-								 * as it had been inserted; false: unknown */
 	uint8		kind;			/* ZUNDO_* of the record that made it; 0 unknown */
 	ItemPointerData next;		/* moved to, if kind is ZUNDO_MOVE; else invalid */
 	uint16		len;
