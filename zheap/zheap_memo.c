@@ -42,6 +42,7 @@ typedef struct MemoChain
 	char		persistence;
 	int			start;
 	int			n;
+	bool		descending;		/* by urp; always, unless w changed its log */
 	UndoRecPtr	below;			/* chain of the oldest one */
 	uint64		used;			/* clock, for replacement */
 	MemoRecord	records[MEMO_RECORDS];
@@ -50,10 +51,30 @@ typedef struct MemoChain
 static MemoChain chains[MEMO_CHAINS];
 static uint64 memo_clock = 0;
 
-/* index of urp in a chain, or -1; the newest is what is asked for mostly */
+/* index of urp in a chain, or -1 */
 static int
 memo_index(const MemoChain *chain, UndoRecPtr urp)
 {
+	if (chain->descending)
+	{
+		int			low = chain->start;
+		int			high = chain->start + chain->n - 1;
+
+		if (urp > chain->records[low].urp || urp < chain->records[high].urp)
+			return -1;			/* most of the other chains */
+		while (low <= high)
+		{
+			int			mid = low + (high - low) / 2;
+
+			if (chain->records[mid].urp == urp)
+				return mid;
+			if (chain->records[mid].urp > urp)
+				low = mid + 1;
+			else
+				high = mid - 1;
+		}
+		return -1;
+	}
 	for (int i = chain->start; i < chain->start + chain->n; i++)
 	{
 		if (chain->records[i].urp == urp)
@@ -147,6 +168,8 @@ zheap_memo_note(char persistence, UndoRecPtr urp, const ZUndo *r)
 			(chain->records[end - 1].flags & ZUNDO_TENURE_START) == 0)
 		{
 			memo_fill(&chain->records[end], urp, r);
+			if (urp >= chain->records[end - 1].urp)
+				chain->descending = false;
 			chain->n++;
 			chain->below = r->chain;
 			chain->used = ++memo_clock;
@@ -156,6 +179,8 @@ zheap_memo_note(char persistence, UndoRecPtr urp, const ZUndo *r)
 			(r->flags & ZUNDO_TENURE_START) == 0 && chain->start > 0)
 		{
 			memo_fill(&chain->records[--chain->start], urp, r);
+			if (urp <= chain->records[chain->start + 1].urp)
+				chain->descending = false;
 			chain->n++;
 			chain->used = ++memo_clock;
 			return;
@@ -169,6 +194,7 @@ zheap_memo_note(char persistence, UndoRecPtr urp, const ZUndo *r)
 	chain->persistence = persistence;
 	memo_fill(&chain->records[chain->start], urp, r);
 	chain->n = 1;
+	chain->descending = true;
 	chain->below = r->chain;
 	chain->used = ++memo_clock;
 }
