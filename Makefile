@@ -58,6 +58,7 @@ OBJS = \
 	zheap_inspect.o \
 	zheap_check_page.o \
 	zheap_check.o \
+	zheap_guard.o \
 	zheap_am.o
 
 # sql/NAME.sql and specs/NAME.spec, in alphabetical order

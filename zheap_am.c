@@ -159,6 +159,7 @@ _PG_init(void)
 	undo_register_workers();
 	undo_register_createdb();
 	zheap_register_epq_hooks();
+	zheap_register_guard();
 }
 
 /* ----------------------------------------------------------------

@@ -439,6 +439,7 @@ extern bool zheap_dirty_memo_get(Oid relid, const ItemPointerData *tid,
 /* EvalPlanQual is running: set by a traversed tuple_lock, see R1 */
 extern bool zheap_epq_running;
 extern void zheap_register_epq_hooks(void); /* zheap_epq.c */
+extern void zheap_register_guard(void); /* zheap_guard.c */
 
 extern TM_Result zheap_tuple_lock(Relation rel, ItemPointer tid,
 								  Snapshot snapshot, TupleTableSlot *slot,
