@@ -293,7 +293,6 @@ record_begin(Spill *spill)
 	u->kind = ZUNDO_SPILL;
 	u->writer = undo_current_fxid();
 	u->flags = ZUNDO_TENURE_START;
-	u->writer = undo_current_fxid();
 	u->prev_fxid = spill->head.fxid;
 	u->chain = spill->head.urp;
 	u->entries = spill->entries;
