@@ -27,6 +27,7 @@ OBJS = \
 	undo/undo_worker.o \
 	undo/undo_createdb.o \
 	zheap/zheap_page.o \
+	zheap/zheap_buffer.o \
 	zheap/zheap_delta.o \
 	zheap/zheap_xact_slot.o \
 	zheap/zheap_tuple.o \
