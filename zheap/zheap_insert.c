@@ -251,6 +251,12 @@ choose_offsets(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
 	change->reused = !append;
 	per_row = append ? sizeof(ItemIdData) : 0;
 
+	/* the frequent case: one row, and the hole takes it */
+	change->ntuples = 1;
+	if (ntuples == 1 && !step->is_new &&
+		zheap_page_hole_room(step->page) >= tuples[0]->len)
+		return true;
+
 	/* insert_room already leaves out the line pointer of one row */
 	if (step->is_new)
 		limit = ZHEAP_NEW_PAGE_ROOM + per_row;
@@ -262,7 +268,6 @@ choose_offsets(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
 	if (need > limit)
 		return false;
 
-	change->ntuples = 1;
 	while (change->ntuples < ntuples)
 	{
 		OffsetNumber off = change->first + change->ntuples;

@@ -221,6 +221,8 @@ extern Size zheap_page_total_free(Page page);
  * what inserts must leave for xact slots to grow to the reserve.
  */
 extern Size zheap_page_insert_room(Page page);
+/* as much of it as is there without compaction; without looking at the rows */
+extern Size zheap_page_hole_room(Page page);
 
 /* a free line pointer (UNUSED), or next new one; Invalid if at the limit */
 extern OffsetNumber zheap_page_free_offset(Page page, bool *append);
