@@ -6,6 +6,7 @@
 #   make check         builds, installs into a throw-away copy of the server,
 #                      starts throw-away clusters and runs every suite
 #   make demo          pgbench on heap and on zheap side by side
+#   make bench         measures heap beside zheap: bench/README.md
 #   make check-layers  no object may use one that stands to its right in OBJS
 
 MODULE_big = zheap_am
@@ -72,7 +73,7 @@ PG_CFLAGS = -Wall -Wextra $(WERROR) -Wno-unused-parameter \
 PG_CONFIG = pg_config
 
 # These look for a server themselves and need none to start with.
-TOOLS = check demo soak
+TOOLS = check demo soak bench bench-quick
 .PHONY: $(TOOLS) check-layers print-tests
 tool_env = $(if $(filter file,$(origin PG_CONFIG)),,PG_CONFIG='$(PG_CONFIG)')
 
@@ -100,6 +101,12 @@ demo:
 
 soak:
 	@$(tool_env) bash tools/pgbench-soak
+
+bench:
+	@$(tool_env) bash bench/run
+
+bench-quick:
+	@$(tool_env) QUICK=1 bash bench/run
 
 # for tools/check
 print-tests:
