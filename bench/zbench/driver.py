@@ -46,7 +46,7 @@ class Workload:
     run: Callable[["Bench"], None]
     title: str
     rounds: int = 1				# worth this many repetitions
-    quick: bool = True
+    again: float = 1.0			# share of its time that a repetition takes
 
 
 class Bench:
@@ -135,7 +135,8 @@ class Bench:
                 if self.round > w.rounds or w.name in broken:
                     continue
                 if self.round > 1 and \
-                        self.elapsed() + took[w.name] > self.p.budget:
+                        self.elapsed() + w.again * took[w.name] \
+                        > self.p.budget:
                     self.say(f"{w.name}: no time for round {self.round}")
                     self.meta(skipped=f"round {self.round} of {w.name}: "
                               "the time budget")
@@ -144,9 +145,10 @@ class Bench:
                 start = time.monotonic()
                 if not self._run_one(w):
                     broken.add(w.name)
-                took[w.name] = time.monotonic() - start
-                self.meta(seconds=round(took[w.name], 1))
-                self.say(f"=== {w.name} took {took[w.name]:.0f} s")
+                seconds = time.monotonic() - start
+                took.setdefault(w.name, seconds)
+                self.meta(seconds=round(seconds, 1))
+                self.say(f"=== {w.name} took {seconds:.0f} s")
 
     def _run_one(self, w: Workload) -> bool:
         """One workload; a failure is noted and the next one goes on."""

@@ -22,7 +22,7 @@ class Pgbench:
         self._folder = tempfile.TemporaryDirectory()
         folder = Path(self._folder.name)
         args = ["-n", "-M", protocol, "-c", str(clients),
-                "-j", str(min(clients, 2)), "-T", str(round(seconds)),
+                "-j", str(min(clients, 2)), "-T", str(max(1, round(seconds))),
                 "-P", "1"]
         if builtin is not None:
             args += ["-b", builtin]

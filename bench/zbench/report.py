@@ -5,7 +5,7 @@ from pathlib import Path
 
 from . import plot
 from .results import Results
-from .targets import (Verdict, absent_or, beyond, number, span_text, targets,
+from .targets import (Verdict, absent_or, beyond, figure, span_text, targets,
                       verdicts)
 
 # metrics of which more is better
@@ -13,7 +13,7 @@ MORE = {"tps", "transactions"}
 # metrics that no workload wins or loses by
 NEUTRAL = {"transactions", "fpi_per_xact", "autovacuums", "undo_peak",
            "undo_peak_per_xact", "undo_floor", "undo_floor_after",
-           "recovery_per_wal"}
+           "recovery_per_wal", "latency"}
 NEAR = 0.03						# closer than this is a draw
 
 
@@ -26,9 +26,31 @@ def write(folder: Path) -> None:
     more = verdicts(r, beyond())
     parts = [head(r), "## Targets\n", verdict_table(rows),
              "\nBeyond the targets:\n", verdict_table(more),
-             pictures_part(pictures), losses(r), all_numbers(r), answers(r)]
+             "\n## Pictures\n", pictures_part(pictures), losses(r),
+             all_numbers(r), answers(r)]
     (folder / "report.md").write_text("\n".join(parts))
     (folder / "targets.txt").write_text(plain_table(rows + more))
+
+
+MARKS = ("<!-- run begins -->\n", "<!-- run ends -->\n")
+
+
+def show_in(readme: Path, folder: Path) -> None:
+    """Put pictures, targets and losses of a run between the marks."""
+    r = Results(folder)
+    main = r.meta["parameters"]["clients"]
+    rows = verdicts(r, targets(main, max(r.meta["parameters"]["grid"] + [main])))
+    rows += verdicts(r, beyond())
+    below = folder.resolve().relative_to(readme.resolve().parent)
+    pictures = [(f"{below}/{name}", title)
+                for name, title in plot.write_all(r)]
+    shown = "\n".join([head(r).replace("# ", "### ", 1),
+                       f"All numbers: [{below}/report.md]({below}/report.md).\n",
+                       pictures_part(pictures), verdict_table(rows),
+                       losses(r).replace("## ", "### ")])
+    before, rest = readme.read_text().split(MARKS[0])
+    after = rest.split(MARKS[1])[1]
+    readme.write_text(before + MARKS[0] + shown + MARKS[1] + after)
 
 
 def head(r: Results) -> str:
@@ -89,7 +111,7 @@ def plain_table(rows: list[Verdict]) -> str:
 
 
 def pictures_part(pictures: list[tuple[str, str]]) -> str:
-    lines = ["\n## Pictures\n"]
+    lines = []
     if not pictures:
         lines.append("None (python3-matplotlib was not there).\n")
     for name, title in pictures:
@@ -103,13 +125,14 @@ def losses(r: Results) -> str:
     found = []
     for key in r.values:
         ratios = r.ratios(key, ours, base)
-        if not ratios or key[2] in NEUTRAL or "growth" in key[2]:
+        if not ratios or key[2] in NEUTRAL or "growth" in key[2] or \
+                r.median(key, base) < 1:	# next to nothing on either side
             continue
         middle = sorted(ratios)[len(ratios) // 2]
         worse = 1 / middle if key[2] in MORE and middle else middle
         if worse > 1 + NEAR:
             found.append((worse, key, ratios))
-    lines = [f"## Where {ours} loses\n",
+    lines = [f"\n## Where {ours} loses\n",
              f"Every measure worse than {base}'s by more than {NEAR:.0%}, "
              "worst first.\n"]
     if not found:
@@ -121,8 +144,8 @@ def losses(r: Results) -> str:
             unit = r.units[key]
             lines.append(
                 f"| {key[0]} {key[1]} | {key[2]} "
-                f"| {absent_or(r.median(key, base), unit, 1)} "
-                f"| {absent_or(r.median(key, ours), unit, 1)} "
+                f"| {absent_or(r.median(key, base), unit)} "
+                f"| {absent_or(r.median(key, ours), unit)} "
                 f"| {span_text(ratios)} |")
         lines.append("")
     return "\n".join(lines)
@@ -154,9 +177,10 @@ def cell(r: Results, key: tuple[str, str, str], am: str) -> str:
     if found is None:
         return "-"
     middle, least, most = found
-    text = f"{number(middle)} {r.units[key]}".strip()
+    unit = r.units[key]
+    text = figure(middle, unit)
     return text if least == most else \
-        f"{text} ({number(least)}-{number(most)})"
+        f"{text} ({figure(least, unit)} to {figure(most, unit)})"
 
 
 def answers(r: Results) -> str:

@@ -42,7 +42,8 @@ class Results:
         elif "check" in r:
             self.checks.append(r)
         elif "error" in r:
-            self.errors.append(f"{r['workload']}: {r['error']}")
+            self.errors.append(f"{r['workload']}: "
+                               + " ".join(r["error"].split())[:300])
 
     @property
     def ams(self) -> list[str]:
@@ -70,5 +71,6 @@ class Results:
 
     def wrong(self) -> list[str]:
         return self.errors + [
-            f"{c['workload']} {c['am']}: {c['check']} ({c['detail'][:300]})"
+            f"{c['workload']} {c['am']}: {c['check']} "
+            f"({' '.join(c['detail'].split())[:300]})"
             for c in self.checks if not c["holds"]]

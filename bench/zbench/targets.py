@@ -119,6 +119,10 @@ def beyond() -> list[Target]:
                at_least=True),
         Target("shared_buffers a tenth: p99.9 latency", "small-cache", "",
                "latency_p999", 1.0),
+    ] + [
+        Target(f"TPC-H {query}, sequential, {workers} workers", "tpch",
+               f"seq, {workers} workers", query, 1.0)
+        for query in ("Q1", "Q6", "Q14") for workers in (0, 2)
     ]
 
 
@@ -149,8 +153,14 @@ def judge(r: Results, t: Target, base: str, ours: str) -> Verdict:
     return Verdict(t, absolute[0], absolute[1], figure, wanted, met)
 
 
-def absent_or(value: float | None, unit: str, divide: float) -> str:
-    return "-" if value is None else f"{number(value / divide)} {unit}".strip()
+def absent_or(value: float | None, unit: str, divide: float = 1.0) -> str:
+    return "-" if value is None else figure(value / divide, unit)
+
+
+def figure(value: float, unit: str) -> str:
+    if unit == "bytes" and abs(value) >= MB:
+        value, unit = value / MB, "MB"
+    return f"{number(value)} {unit}".strip()
 
 
 def span_text(values: list[float]) -> str:
