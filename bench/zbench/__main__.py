@@ -140,6 +140,8 @@ def main() -> int:
         grid=[int(n) for n in args.grid.split()], seconds=args.seconds_run,
         snapshot_seconds=args.snapshot_seconds, rounds=args.rounds,
         budget=args.budget * 60, tpch_scale=args.tpch_scale, quick=args.quick)
+    if len(set(args.ams.split())) < 2:
+        sys.exit("two access methods are needed")
     given = settings(args.quick, args.settings)
     sides = [Side(am, args.bindir, args.work, 5432 + i, given)
              for i, am in enumerate(args.ams.split())]
@@ -152,7 +154,7 @@ def main() -> int:
             side.pause()
         b.meta(
             started=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-            revision=args.revision, parameters=vars(p), settings=given,
+            revision=" ".join(args.revision.split()), parameters=vars(p), settings=given,
             ams=[s.am for s in sides], processor=processor(),
             processors=os.cpu_count(), memory_mb=memory_mb(),
             system=platform.platform(),

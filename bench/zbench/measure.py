@@ -18,7 +18,7 @@ TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 
 
 def _stat(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the third on (the name may hold blanks)."""
+    """Fields of /proc/PID/stat from the third on (a name may hold blanks)."""
     with open(f"/proc/{pid}/stat") as f:
         return f.read().rpartition(")")[2].split()
 
@@ -36,7 +36,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def process_cpu(pid: int) -> float:
-    """CPU seconds of one process: to the nanosecond where the kernel counts."""
+    """CPU seconds of one process, to the nanosecond where they are counted."""
     try:
         with open(f"/proc/{pid}/schedstat") as f:
             ns = int(f.read().split()[0])

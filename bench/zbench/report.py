@@ -22,7 +22,7 @@ def write(folder: Path) -> None:
     r = Results(folder)
     pictures = plot.write_all(r)
     main = r.meta["parameters"]["clients"]
-    rows = verdicts(r, targets(main, max(r.meta["parameters"]["grid"] + [main])))
+    rows = verdicts(r, targets(main, largest(r)))
     more = verdicts(r, beyond())
     parts = [head(r), "## Targets\n", verdict_table(rows),
              "\nBeyond the targets:\n", verdict_table(more),
@@ -32,6 +32,12 @@ def write(folder: Path) -> None:
     (folder / "targets.txt").write_text(plain_table(rows + more))
 
 
+def largest(r: Results) -> int:
+    """The most clients that the bloat run had."""
+    p = r.meta["parameters"]
+    return max(p["grid"] + [p["clients"]])
+
+
 MARKS = ("<!-- run begins -->\n", "<!-- run ends -->\n")
 
 
@@ -39,13 +45,13 @@ def show_in(readme: Path, folder: Path) -> None:
     """Put pictures, targets and losses of a run between the marks."""
     r = Results(folder)
     main = r.meta["parameters"]["clients"]
-    rows = verdicts(r, targets(main, max(r.meta["parameters"]["grid"] + [main])))
+    rows = verdicts(r, targets(main, largest(r)))
     rows += verdicts(r, beyond())
     below = folder.resolve().relative_to(readme.resolve().parent)
     pictures = [(f"{below}/{name}", title)
                 for name, title in plot.write_all(r)]
     shown = "\n".join([head(r).replace("# ", "### ", 1),
-                       f"All numbers: [{below}/report.md]({below}/report.md).\n",
+                       f"All numbers: [report.md]({below}/report.md).\n",
                        pictures_part(pictures), verdict_table(rows),
                        losses(r).replace("## ", "### ")])
     before, rest = readme.read_text().split(MARKS[0])

@@ -149,7 +149,8 @@ class Side:
 
     def fresh_database(self) -> None:
         """An empty database whose tables are of our access method."""
-        self.sql(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)", "postgres")
+        self.sql(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)",
+                 "postgres")
         self.sql("CHECKPOINT", "postgres")
         self.sql(f"CREATE DATABASE {DATABASE}", "postgres")
         if self.am != "heap":

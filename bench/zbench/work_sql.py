@@ -56,7 +56,8 @@ def bulk(b: Bench) -> None:
     try:
         for way, statement in (
                 ("copy", f"COPY target FROM '{file}'"),
-                ("insert_select", f"INSERT INTO target SELECT * FROM {ACCOUNTS}")):
+                ("insert_select",
+                 f"INSERT INTO target SELECT * FROM {ACCOUNTS}")):
             walls: dict[str, list[float]] = {s.am: [] for s in b.sides}
             for turn in range(1 if b.p.quick else 3):
                 for side in b.turns():

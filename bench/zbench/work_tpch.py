@@ -1,5 +1,5 @@
 """TPC-H Q1, Q6 and Q14 over lineitem and part, 0 and 2 workers, by
-sequential and by index scans.  bench/run has made the data, or said why not."""
+sequential and by index scans.  bench/run made the data, or said why not."""
 from __future__ import annotations
 
 from .driver import Bench
@@ -94,5 +94,5 @@ def query(b: Bench, side: Side, name: str, access: str, workers: int,
     b.check(side, f"{name} {access} {workers}: the plan is what was asked for",
             used == index and ("Gather" in plan) == (workers > 0), plan)
     expected = answers.setdefault(name, rows)
-    b.check(side, f"{name} {access} {workers}: the same answer", rows == expected,
-            f"{rows} {expected}")
+    b.check(side, f"{name} {access} {workers}: the same answer",
+            rows == expected, f"{rows} {expected}")
