@@ -5,7 +5,7 @@
  *	  to make room (rule M12).
  *
  * Private to zheap_spill.c, zheap_walk.c, zheap_prune.c, zheap_reclaim.c and
- * zheap_inspect.c.
+ * zheap_check_page.c.
  *
  *-------------------------------------------------------------------------
  */
