@@ -285,6 +285,28 @@ prune_survey(Prune *prune, ZPruneResult *result)
 }
 
 /*
+ * Moving tuples makes the delta as large as they are.  Writers do without: who
+ * needs the gaps compacts the page, and redo of his record does too.  Here it
+ * is done where the gaps would make full page images larger by more.
+ */
+static void
+tidy_page(Page page)
+{
+	PageHeader	ph = (PageHeader) page;
+	Size		hole = ph->pd_upper - ph->pd_lower;
+	Size		gaps = zheap_page_total_free(page) - hole;
+	Size		tuples = ph->pd_special - ph->pd_upper - gaps;
+	int			nslots = ZPageGetOpaque(page)->nslots;
+
+	if (tuples == 0 || gaps > tuples || nslots > ZHEAP_XACT_SLOT_RESERVE)
+	{
+		zheap_page_trim_xact_slots(page);
+		if (gaps > 0)
+			zheap_page_compact(page);
+	}
+}
+
+/*
  * See zheap.h.  The buffer is pinned and exclusively locked; hz was sampled
  * before that, or under the lock.  May throw (corruption) before anything is
  * changed.
@@ -332,17 +354,8 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 		zheap_page_truncate_line_pointers(page);
 	}
 
-	/*
-	 * Moving tuples makes the delta as large as the page.  Writers do without:
-	 * who needs the gaps compacts the page, and redo of his record does too.
-	 */
 	if (options & ZPRUNE_TIDY)
-	{
-		zheap_page_trim_xact_slots(page);
-		if (zheap_page_total_free(page) >
-			(Size) (((PageHeader) page)->pd_upper - ((PageHeader) page)->pd_lower))
-			zheap_page_compact(page);
-	}
+		tidy_page(page);
 
 	set_prune_hint(page);
 	if (options & ZPRUNE_TIDY)
