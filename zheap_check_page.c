@@ -193,6 +193,8 @@ check_spill_chain(ZCheck *check)
 	zheap_spill_start(&chain, check->page);
 	for (int n = 0; n < CHAIN_BUDGET && chain.fxid != InvalidFxid; n++)
 	{
+		ZSpillCursor entries;
+
 		if (chain.fxid >= check->next_fxid)
 		{
 			zheap_check_complain(check,
@@ -202,7 +204,7 @@ check_spill_chain(ZCheck *check)
 										  check->next_fxid));
 			break;
 		}
-		if (zheap_spill_next(&chain, &check->reader, check->block) == NULL)
+		if (!zheap_spill_next(&chain, &check->reader, check->block, &entries))
 			break;
 	}
 }

@@ -141,21 +141,19 @@ mark_needed_entries(Prune *prune, bool *needed, Fxid *conflict)
 	zheap_spill_start(&chain, page);
 	while (chain.fxid != InvalidFxid)
 	{
+		ZSpillCursor entries;
 		ZSpillEntry entry;
-		const ZUndo *u;
-		const char *p;
 
 		/* whatever he and those before him spilled */
 		if (is_dead_to_all(prune, chain.fxid, conflict))
 			return true;
 		if (--prune->walk.budget < 0)
 			return false;
-		u = zheap_spill_next(&chain, &prune->reader, prune->block);
-		if (u == NULL)
-			return true;		/* its horizon's raise carried the conflict */
+		/* if it is gone, its horizon's raise carried the conflict */
+		if (!zheap_spill_next(&chain, &prune->reader, prune->block, &entries))
+			return true;
 
-		p = u->entries;
-		while (zheap_undo_next_entry(u, &p, &entry))
+		while (zheap_spill_next_entry(&entries, &entry))
 		{
 			/* an older entry of an offset is about another row */
 			if (!is_spilled(page, entry.off) || seen[entry.off])

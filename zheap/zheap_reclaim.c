@@ -287,6 +287,7 @@ record_begin(Spill *spill)
 	memset(u, 0, sizeof(ZUndo));
 	ItemPointerSetInvalid(&u->tid);
 	u->kind = ZUNDO_SPILL;
+	u->writer = undo_current_fxid();
 	u->flags = ZUNDO_TENURE_START;
 	u->writer = undo_current_fxid();
 	u->prev_fxid = spill->head.fxid;
@@ -313,6 +314,7 @@ record_write(Spill *spill)
 	undo_log_alone(&ins);
 	END_CRIT_SECTION();
 
+	Assert(ins.fxid == u->writer);
 	spill->head.fxid = ins.fxid;
 	spill->head.urp = ins.rec[0].urp;
 	undo_release(&ins);
@@ -341,7 +343,7 @@ record_add(Spill *spill, const SpillRow *row, char *image)
 	zheap_header_put(image, &hdr);
 
 	if (u->nentries > 0 &&
-		u->entrieslen + SizeOfSpillEntry + entry.len > SPILL_RECORD_SIZE)
+		u->entrieslen + SPILL_ENTRY_MAX_HEAD + entry.len > SPILL_RECORD_SIZE)
 	{
 		record_write(spill);
 		record_begin(spill);
@@ -350,8 +352,8 @@ record_add(Spill *spill, const SpillRow *row, char *image)
 		u->offset = row->off;
 	u->nentries++;
 	u->entrieslen =
-		zheap_undo_put_entry(spill->entries + u->entrieslen, &entry) -
-		spill->entries;
+		zheap_undo_put_entry(spill->entries + u->entrieslen, u->writer,
+							 &entry) - spill->entries;
 }
 
 /* The bodies are in undo: take them from the page. */
