@@ -455,20 +455,15 @@ page_spill(Relation rel, Buffer buffer, const UndoHorizons *hz, Size missing)
 
 /*
  * A table whose relcache entry has no index has none with entries: who builds
- * one waits for writers that don't know it.
+ * one waits for writers that don't know it.  Looks nothing up.
  */
 int
 zheap_reclaim_options(Relation rel)
 {
-	List	   *indexes;
-	bool		none;
-
-	if (!rel->rd_rel->relhasindex)
+	if (!rel->rd_rel->relhasindex ||
+		(rel->rd_indexvalid && rel->rd_indexlist == NIL))
 		return ZPRUNE_NO_INDEXES;
-	indexes = RelationGetIndexList(rel);
-	none = indexes == NIL;
-	list_free(indexes);
-	return none ? ZPRUNE_NO_INDEXES : 0;
+	return 0;
 }
 
 bool
