@@ -121,6 +121,7 @@ core-suites:
 
 $(CORE_MODES:%=core-suites-%): core-suites-%:
 	@$(tool_env) MODE=$* bash tools/core-suites
+
 bench:
 	@$(tool_env) bash bench/run
 

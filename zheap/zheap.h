@@ -382,7 +382,7 @@ extern bool zheap_page_reclaim(Relation rel, Buffer buffer,
 extern Size zheap_page_reclaimable_room(Relation rel, Buffer buffer,
 										const UndoHorizons *hz);
 
-/* ZPRUNE_NO_INDEXES if the table surely has none; no page locked */
+/* ZPRUNE_NO_INDEXES if the table surely has none, else 0 */
 extern int	zheap_reclaim_options(Relation rel);
 
 /* ----------------------------------------------------------------

@@ -553,7 +553,8 @@ judge_entries(ZReadContext *cx, Buffer buffer, TM_IndexDeleteOp *delstate,
 		}
 		/* spilled: dead to snapshots that are younger than who spilled it */
 		if (ZItemIdIsSpilled(PageGetItemId(page, off)) &&
-			(ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL))
+			(ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) &&
+			ZXactSlotFxid(ZPageGetSpill(page)) >= cx->hz.u)
 			*conflict = Max(*conflict, ZXactSlotFxid(ZPageGetSpill(page)));
 		if (!ItemIdIsNormal(PageGetItemId(page, off)))
 			continue;
