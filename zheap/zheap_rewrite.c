@@ -8,8 +8,8 @@
  *
  *	ended for all	left behind
  *	settled			visible to all: written as such, without undo
- *	recent			somebody may not see it, or may see an older version, or
- *					that it hasn't ended.  The copy is written as a change by
+ *	recent			somebody may not see it, or may see an older version,
+ *					or that it hasn't ended.  The copy is written as a change by
  *					this transaction whose undo record names the old version:
  *					owner and record in undo, old block and offset.  Who doesn't
  *					see us steps back and goes on in the history that the row
@@ -71,7 +71,7 @@ typedef struct RecentRow
 {
 	ItemPointerData tid;		/* in the old file */
 	ItemPointerData next;		/* it moved there; else invalid */
-	ItemPointerData from;		/* it came from there by a move; else invalid */
+	ItemPointerData from;		/* it came from there by a move, or invalid */
 	bool		key;			/* its end is a change of the key */
 	bool		lacks;			/* some version lacks columns with defaults */
 	ZTupleHeader header;
@@ -339,7 +339,7 @@ note_version(Rewrite *rw, RecentRow *row)
 	deform_row(rw, rw->image, rw->len);
 	for (int i = 0; i < Min(natts, rw->desc->natts); i++)
 	{
-		struct varlena *value = (struct varlena *) DatumGetPointer(rw->values[i]);
+		void	   *value = DatumGetPointer(rw->values[i]);
 		bool		known = false;
 		ListCell   *lc;
 
