@@ -430,7 +430,7 @@ static XLogRecPtr
 log_step(const InsertOp *op, InsertStep *step, char *scratch)
 {
 	ZInsertChange *change = &step->change;
-	uint8		info = change->ntuples == 1 ?
+	uint8		info = change->ntuples == 1 && op->copied == NULL ?
 		XLOG_ZHEAP_INSERT : XLOG_ZHEAP_MULTI_INSERT;
 	ZInsertHead head;
 	char		packed[ZINSERT_MAX_HEAD];
@@ -465,7 +465,10 @@ log_step(const InsertOp *op, InsertStep *step, char *scratch)
 	XLogRegisterBuffer(0, step->buffer,
 					   REGBUF_STANDARD |
 					   (step->is_new ? REGBUF_WILL_INIT : 0));
-	if (change->ntuples == 1)
+	if (op->copied != NULL)
+		XLogRegisterBufData(0, unconstify(char *, change->tuple[0]) + 1,
+							change->len[0] - 1);
+	else if (change->ntuples == 1)
 		log_row(change->tuple[0], change->len[0]);
 	else
 	{

@@ -15,7 +15,9 @@
  *				row's header
  *				block 1: undo page, if HAS_UNDO (data: see undo_register())
  *				next:	 visibility map page, if CLEARED_VM
- *	MULTI_INSERT	the same; block 0: per tuple {length packed, bytes}
+ *	MULTI_INSERT	the same; block 0: per tuple {length packed, bytes}; of one
+ *				row: copied by a rewrite of the table; all of the row but its
+ *				first byte, the xact slot
  *	CONFIRM		xl_zheap_confirm
  *				block 0: table page: no data
  *	DELTA		xl_zheap_delta
