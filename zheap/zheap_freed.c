@@ -92,7 +92,8 @@ tell_of_table(const FreedPage *page, int n)
 			if (page[i].block >= nblocks ||
 				!RelFileLocatorEquals(page[i].locator, RelationLocator(rel)))
 				continue;
-			RecordPageWithFreeSpace(rel, page[i].block, page[i].room);
+			RecordPageWithFreeSpace(rel, page[i].block,
+									zheap_fsm_room(page[i].room));
 			if (i + 1 == n || page[i + 1].block - first > FREED_NEAR)
 			{
 				FreeSpaceMapVacuumRange(rel, first, page[i].block + 1);

@@ -37,6 +37,9 @@
 /* less than this isn't worth a spill */
 #define SPILL_MIN_BYTES			17
 
+/* what no record could hold: the biggest rows, each alone on its page */
+#define SPILL_MAX_BYTES			(UNDO_MAX_PAYLOAD - 128)
+
 /* undo records that may be read to find out who ended the rows of a page */
 #define SPILL_BUDGET			500
 
@@ -148,7 +151,7 @@ survey_row(Survey *s, ItemId lp)
 			zheap_tuple_true_len(tuple, ItemIdGetLength(lp));
 	else if (fate == OWNER_REMOVABLE)
 		s->prune_gain += ItemIdGetLength(lp);
-	else
+	else if (ItemIdGetLength(lp) <= SPILL_MAX_BYTES)
 		s->spill_gain += ItemIdGetLength(lp);
 }
 
@@ -264,7 +267,8 @@ find_rows(Spill *spill)
 		ItemId		lp = PageGetItemId(spill->page, off);
 		ZTupleHeader hdr;
 
-		if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(spill->page, lp))
+		if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(spill->page, lp) ||
+			ItemIdGetLength(lp) > SPILL_MAX_BYTES)
 			continue;
 		zheap_header_get((char *) PageGetItem(spill->page, lp), &hdr);
 		if (ZHeaderIsEnded(&hdr) && find_ender(spill, &reader, off))

@@ -461,7 +461,7 @@ zheap_rollback_page(Relation rel, BlockNumber block)
 		zheap_freed_by_abort(rel, block, room);
 	else if (room >= BLCKSZ / 8)
 	{
-		RecordPageWithFreeSpace(rel, block, room);
+		RecordPageWithFreeSpace(rel, block, zheap_fsm_room(room));
 		FreeSpaceMapVacuumRange(rel, block, block + 1);
 	}
 }
