@@ -8,6 +8,7 @@
 #   make demo          pgbench on heap and on zheap side by side
 #   make core-suites   PostgreSQL's own regression and isolation tests on zheap
 #                      (core-suites-parallel, -wal, -minimal: other settings)
+#   make bench         measures heap beside zheap: bench/README.md
 #   make check-layers  no object may use one that stands to its right in OBJS
 
 MODULE_big = zheap_am
@@ -31,6 +32,7 @@ OBJS = \
 	undo/undo_drain.o \
 	undo/undo_createdb.o \
 	zheap/zheap_page.o \
+	zheap/zheap_buffer.o \
 	zheap/zheap_delta.o \
 	zheap/zheap_xact_slot.o \
 	zheap/zheap_tuple.o \
@@ -84,7 +86,8 @@ PG_CONFIG = pg_config
 
 # These look for a server themselves and need none to start with.
 CORE_MODES = parallel wal minimal
-TOOLS = check demo soak core-suites $(CORE_MODES:%=core-suites-%)
+TOOLS = check demo soak bench bench-quick core-suites \
+	$(CORE_MODES:%=core-suites-%)
 .PHONY: $(TOOLS) check-layers print-tests
 tool_env = $(if $(filter file,$(origin PG_CONFIG)),,PG_CONFIG='$(PG_CONFIG)')
 
@@ -118,6 +121,12 @@ core-suites:
 
 $(CORE_MODES:%=core-suites-%): core-suites-%:
 	@$(tool_env) MODE=$* bash tools/core-suites
+
+bench:
+	@$(tool_env) bash bench/run
+
+bench-quick:
+	@$(tool_env) QUICK=1 bash bench/run
 
 # for tools/check
 print-tests:

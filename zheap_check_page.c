@@ -21,6 +21,7 @@
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
+#include "zheap/zheap_spill.h"
 #include "zheap/zheap_walk.h"
 #include "zheap_inspect.h"
 
@@ -176,6 +177,36 @@ check_chain(ZCheck *check, int id)
 		walk->u = walk->undo.chain;
 	}
 	pfree(walk);
+}
+
+/*
+ * The chain of spilled rows, as far as it must still be there.  (That each
+ * SPILLED pointer has its row in it is seen when the row's history is walked.)
+ */
+static void
+check_spill_chain(ZCheck *check)
+{
+	ZSpillChain chain;
+
+	if ((ZPageGetOpaque(check->page)->flags & ZPAGE_HAS_SPILL) == 0)
+		return;
+	zheap_spill_start(&chain, check->page);
+	for (int n = 0; n < CHAIN_BUDGET && chain.fxid != InvalidFxid; n++)
+	{
+		ZSpillCursor entries;
+
+		if (chain.fxid >= check->next_fxid)
+		{
+			zheap_check_complain(check,
+								 psprintf("chain of spilled rows names transaction " UINT64_FORMAT,
+										  chain.fxid),
+								 psprintf("a transaction before " UINT64_FORMAT,
+										  check->next_fxid));
+			break;
+		}
+		if (!zheap_spill_next(&chain, &check->reader, check->block, &entries))
+			break;
+	}
 }
 
 /* ----------------------------------------------------------------
@@ -379,6 +410,8 @@ check_units(ZCheck *check)
 		if (next_unit(check))
 			check_chain(check, id);
 	}
+	if (next_unit(check))
+		check_spill_chain(check);
 	for (check->off = FirstOffsetNumber; check->off <= max; check->off++)
 	{
 		if (next_unit(check))

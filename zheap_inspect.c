@@ -318,8 +318,8 @@ undo_kind_name(uint8 kind)
 }
 
 /*
- * The chain of an xact slot, as far as its undo is sure to be there: it ends
- * below the horizon H.
+ * The chain of an xact slot, or of spilled rows (0), as far as its undo is
+ * sure to be there: it ends below the horizon H.
  */
 Datum
 zheap_undo_records(PG_FUNCTION_ARGS)
@@ -338,14 +338,23 @@ zheap_undo_records(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	if (copy_block(rel, block, copy.data))
 	{
-		if (id < 1 || id > ZPageGetOpaque(page)->nslots)
+		ZXactSlot	slot = NULL;
+
+		if (id < 0 || id > ZPageGetOpaque(page)->nslots)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("block %lld of table \"%s\" has %d transaction slots",
 							(long long) block, RelationGetRelationName(rel),
 							ZPageGetOpaque(page)->nslots)));
-		writer = ZXactSlotFxid(ZPageGetXactSlot(page, id));
-		urp = ZPageGetXactSlot(page, id)->urp;
+		if (id > 0)
+			slot = ZPageGetXactSlot(page, id);
+		else if (ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL)
+			slot = ZPageGetSpill(page);
+		if (slot != NULL)
+		{
+			writer = ZXactSlotFxid(slot);
+			urp = slot->urp;
+		}
 	}
 
 	undo_reader_open(&reader, rel);

@@ -118,13 +118,14 @@ CREATE FUNCTION st_see(i int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
 	IF i = 400 THEN
 		RAISE NOTICE 'index: %', (SELECT (command, phase, blocks_total > 0, blocks_done >= 0, relid::regclass)::text FROM pg_stat_progress_create_index WHERE pid = pg_backend_pid());
-		RAISE NOTICE 'analyze: %', (SELECT (phase, sample_blks_total, sample_blks_scanned = sample_blks_total)::text FROM pg_stat_progress_analyze WHERE pid = pg_backend_pid());
+		RAISE NOTICE 'analyze: %', (SELECT (phase, sample_blks_total > 1, sample_blks_scanned = sample_blks_total)::text FROM pg_stat_progress_analyze WHERE pid = pg_backend_pid());
 		RAISE NOTICE 'copy: %', (SELECT (command, type, tuples_processed)::text FROM pg_stat_progress_copy WHERE pid = pg_backend_pid());
 	END IF;
 	RETURN i;
 END $$;
 SET client_min_messages = notice;
 CREATE INDEX st_pi ON st_p (st_see(id));
+ANALYZE st_p;
 DROP INDEX st_pi;
 ALTER TABLE st_p ADD CHECK (st_see(v) > 0) NOT VALID;
 COPY st_p FROM PROGRAM 'echo 400,400' WITH (FORMAT csv);

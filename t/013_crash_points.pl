@@ -62,12 +62,11 @@ for my $point (qw(switch-extended switch-logged switch-done prepared inserted
 	for (1 .. 40)
 	{
 		last if !-e $file;
-		$node->psql('postgres', "\\i $script");
+		eval { $node->psql('postgres', "\\i $script") };
 		select(undef, undef, undef, 0.5);
 	}
 	ok(!-e $file, "$point was reached") or unlink $file;
-	$node->poll_query_until('postgres', 'SELECT true')
-	  or die "the server did not come back after $point";
+	wait_until_up($node) or die "the server did not come back after $point";
 	is( $node->safe_psql('postgres', q{
 SELECT count(*) FROM ((TABLE z EXCEPT ALL TABLE h) UNION ALL (TABLE h EXCEPT ALL TABLE z)) d}),
 		'0', "$point: zheap has what heap has");

@@ -10,7 +10,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(zheap_node set_conf kill_server start_after_kill session ask
+our @EXPORT = qw(zheap_node set_conf kill_server start_after_kill wait_until_up session ask
   send_sql finish_session check_tables tables_digest undo_quiet log_is_clean
   overwrite content put);
 
@@ -96,6 +96,19 @@ sub start_after_kill
 		  if slurp_file($node->logfile) !~
 		  /(?:lock file|shared memory block).*(?:already exists|still in use)[^\n]*\n[^\n]*\n?(?:[^\n]*\n)?\z/;
 		select(undef, undef, undef, 0.5);
+	}
+	return 0;
+}
+
+# A server that restarts after a crash is back.  (While it recovers, psql ends
+# before it has read its input, which IPC::Run may take for an error.)
+sub wait_until_up
+{
+	my ($node) = @_;
+	for (1 .. 300)
+	{
+		return 1 if eval { $node->safe_psql('postgres', 'SELECT 1') eq '1' };
+		select(undef, undef, undef, 0.2);
 	}
 	return 0;
 }

@@ -54,6 +54,13 @@ zheap_tid_set_tag(ItemPointerData *tid, uint16 tag)
 }
 
 /* ----------------------------------------------------------------
+ *	zheap_buffer.c
+ * ----------------------------------------------------------------
+ */
+extern void zheap_note_buffer(Relation rel, BlockNumber block, Buffer buffer);
+extern Buffer zheap_read_buffer(Relation rel, BlockNumber block);
+
+/* ----------------------------------------------------------------
  *	zheap_delta.c: logged change of one page by bytes (rule W27)
  *
  * delta_begin gives a private copy of the page to change freely (errors are
@@ -190,8 +197,6 @@ typedef struct ZVersion
 	bool		loose;			/* writer may be a later owner of the xact slot,
 								 * see ZReadContext */
 	bool		ended;			/* this version is a deletion or move */
-	bool		plain_copy;		/* made by a rewrite of the table, from a row
-								 * as it had been inserted; false: unknown */
 	uint8		kind;			/* ZUNDO_* of the record that made it; 0 unknown */
 	ItemPointerData next;		/* moved to, if kind is ZUNDO_MOVE; else invalid */
 	uint16		len;
@@ -377,7 +382,7 @@ extern bool zheap_page_reclaim(Relation rel, Buffer buffer,
 extern Size zheap_page_reclaimable_room(Relation rel, Buffer buffer,
 										const UndoHorizons *hz);
 
-/* ZPRUNE_NO_INDEXES if the table surely has none; no page locked */
+/* ZPRUNE_NO_INDEXES if the table surely has none, else 0 */
 extern int	zheap_reclaim_options(Relation rel);
 
 /* ----------------------------------------------------------------

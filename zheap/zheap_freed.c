@@ -29,8 +29,8 @@
 #define FREED_START			256
 #define FREED_MAX			(1024 * 1024)
 
-/* room that grows by less, over a multiple of this, isn't worth a word */
-#define FREED_STEP			(BLCKSZ / 8)
+/* room that grows without passing a multiple of this isn't worth a word */
+#define FREED_STEP			(BLCKSZ / 32)
 
 /* neighbours in the map's lowest level, about */
 #define FREED_NEAR			((BlockNumber) 4000)

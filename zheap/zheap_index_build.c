@@ -155,8 +155,7 @@ judge_row(Build *build, ZReadContext *cx, Buffer buffer, Page page,
 
 	/* does some snapshot see another image of the row */
 	zheap_header_get(v->data, &header);
-	if ((header.flags2 & ZH_INPLACE) != 0 && !v->plain_copy &&
-		!build->anyvisible &&
+	if ((header.flags2 & ZH_INPLACE) != 0 && !build->anyvisible &&
 		status != ZXACT_ALL_VISIBLE &&
 		(v->ended || status != ZXACT_COMMITTED ||
 		 is_recent(build, v->writer, &cx->hz)))

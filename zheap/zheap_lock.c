@@ -239,7 +239,7 @@ row_lock(ZRowWrite *w)
 	Assert(!w->locked && !w->reading);
 
 	if (!BufferIsValid(w->buffer))
-		w->buffer = ReadBuffer(w->rel, w->block);
+		w->buffer = zheap_read_buffer(w->rel, w->block);
 	zheap_read_begin(&w->cx, w->rel, w->snapshot);
 	w->reading = true;
 
@@ -577,6 +577,34 @@ row_judge_below(ZRowWrite *w, TM_Result *result)
 	return step;
 }
 
+/*
+ * Below a change in progress: did somebody commit one that the caller's
+ * snapshot doesn't see?  Then there is nothing to wait for: heap, which meets
+ * that one first, fails at once where the isolation level forbids to go on.
+ */
+static bool
+row_is_outdated(ZRowWrite *w)
+{
+	ZVersion   *v;
+	Snapshot	save = w->cx.snapshot;
+	bool		save_check = w->cx.check_serializable;
+	bool		outdated;
+
+	if (w->meant != ZMEANT_SNAPSHOT || !IsolationUsesXactSnapshot())
+		return false;
+
+	v = palloc(sizeof(ZVersion));
+	w->cx.check_serializable = false;
+	w->cx.snapshot = SnapshotSelf;
+	outdated = zheap_visible_version(&w->cx, w->buffer, w->page, w->block,
+									 w->off, v) &&
+		!zheap_row_visible_to(w->snapshot, v->writer, v->own, v->cid);
+	w->cx.snapshot = save;
+	w->cx.check_serializable = save_check;
+	pfree(v);
+	return outdated;
+}
+
 /* why the top, ended by a committed transaction, can't be had */
 static TM_Result
 row_ended_result(const ZTop *top)
@@ -657,6 +685,8 @@ row_judge_version(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 				((top->kind == ZUNDO_UPDATE && !top->key_changed) ||
 				 row_top_is_kept_move(top)))
 				return row_judge_below(w, result);
+			if (row_is_outdated(w))
+				return row_refuse(w, TM_Updated, result);
 			*wait_for = top->writer;
 			return ROW_WAIT;
 

@@ -31,22 +31,6 @@
  * ----------------------------------------------------------------
  */
 
-void
-zheap_header_get(const char *tuple, ZTupleHeader *header)
-{
-	header->slot = (uint8) tuple[0];
-	memcpy(&header->natts_flags1, tuple + 1, sizeof(uint16));
-	memcpy(&header->flags2, tuple + 3, sizeof(uint16));
-}
-
-void
-zheap_header_put(char *tuple, const ZTupleHeader *header)
-{
-	tuple[0] = (char) header->slot;
-	memcpy(tuple + 1, &header->natts_flags1, sizeof(uint16));
-	memcpy(tuple + 3, &header->flags2, sizeof(uint16));
-}
-
 /*
  * Unused bytes at the end of an allocation that has SLACK; 0 if their number
  * makes no sense (zheap_page_problem reports it).
@@ -253,6 +237,21 @@ zheap_page_total_free(Page page)
 		}
 	}
 	return free;
+}
+
+Size
+zheap_page_hole_room(Page page)
+{
+	PageHeader	ph = PageHeaderOf(page);
+	int			nslots = ZPageGetOpaque(page)->nslots;
+	Size		room = ph->pd_upper - ph->pd_lower;
+	Size		keep = sizeof(ItemIdData);
+
+	if (PageGetMaxOffsetNumber(page) >= MaxHeapTuplesPerPage)
+		return 0;
+	if (nslots < ZHEAP_XACT_SLOT_RESERVE)
+		keep += (ZHEAP_XACT_SLOT_RESERVE - nslots) * sizeof(ZXactSlotData);
+	return room > keep ? room - keep : 0;
 }
 
 Size

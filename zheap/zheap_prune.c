@@ -141,21 +141,19 @@ mark_needed_entries(Prune *prune, bool *needed, Fxid *conflict)
 	zheap_spill_start(&chain, page);
 	while (chain.fxid != InvalidFxid)
 	{
+		ZSpillCursor entries;
 		ZSpillEntry entry;
-		const ZUndo *u;
-		const char *p;
 
 		/* whatever he and those before him spilled */
 		if (is_dead_to_all(prune, chain.fxid, conflict))
 			return true;
 		if (--prune->walk.budget < 0)
 			return false;
-		u = zheap_spill_next(&chain, &prune->reader, prune->block);
-		if (u == NULL)
-			return true;		/* its horizon's raise carried the conflict */
+		/* if it is gone, its horizon's raise carried the conflict */
+		if (!zheap_spill_next(&chain, &prune->reader, prune->block, &entries))
+			return true;
 
-		p = u->entries;
-		while (zheap_undo_next_entry(u, &p, &entry))
+		while (zheap_spill_next_entry(&entries, &entry))
 		{
 			/* an older entry of an offset is about another row */
 			if (!is_spilled(page, entry.off) || seen[entry.off])
@@ -285,6 +283,28 @@ prune_survey(Prune *prune, ZPruneResult *result)
 }
 
 /*
+ * Moving tuples makes the delta as large as they are.  Writers do without: who
+ * needs the gaps compacts the page, and redo of his record does too.  Here it
+ * is done where the gaps would make full page images larger by more.
+ */
+static void
+tidy_page(Page page)
+{
+	PageHeader	ph = (PageHeader) page;
+	Size		hole = ph->pd_upper - ph->pd_lower;
+	Size		gaps = zheap_page_total_free(page) - hole;
+	Size		tuples = ph->pd_special - ph->pd_upper - gaps;
+	int			nslots = ZPageGetOpaque(page)->nslots;
+
+	if (tuples == 0 || gaps > tuples || nslots > ZHEAP_XACT_SLOT_RESERVE)
+	{
+		zheap_page_trim_xact_slots(page);
+		if (gaps > 0)
+			zheap_page_compact(page);
+	}
+}
+
+/*
  * See zheap.h.  The buffer is pinned and exclusively locked; hz was sampled
  * before that, or under the lock.  May throw (corruption) before anything is
  * changed.
@@ -332,17 +352,8 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 		zheap_page_truncate_line_pointers(page);
 	}
 
-	/*
-	 * Moving tuples makes the delta as large as the page.  Writers do without:
-	 * who needs the gaps compacts the page, and redo of his record does too.
-	 */
 	if (options & ZPRUNE_TIDY)
-	{
-		zheap_page_trim_xact_slots(page);
-		if (zheap_page_total_free(page) >
-			(Size) (((PageHeader) page)->pd_upper - ((PageHeader) page)->pd_lower))
-			zheap_page_compact(page);
-	}
+		tidy_page(page);
 
 	set_prune_hint(page);
 	if (options & ZPRUNE_TIDY)

@@ -291,8 +291,8 @@ record_begin(Spill *spill)
 	memset(u, 0, sizeof(ZUndo));
 	ItemPointerSetInvalid(&u->tid);
 	u->kind = ZUNDO_SPILL;
-	u->flags = ZUNDO_TENURE_START;
 	u->writer = undo_current_fxid();
+	u->flags = ZUNDO_TENURE_START;
 	u->prev_fxid = spill->head.fxid;
 	u->chain = spill->head.urp;
 	u->entries = spill->entries;
@@ -317,6 +317,7 @@ record_write(Spill *spill)
 	undo_log_alone(&ins);
 	END_CRIT_SECTION();
 
+	Assert(ins.fxid == u->writer);
 	spill->head.fxid = ins.fxid;
 	spill->head.urp = ins.rec[0].urp;
 	undo_release(&ins);
@@ -345,7 +346,7 @@ record_add(Spill *spill, const SpillRow *row, char *image)
 	zheap_header_put(image, &hdr);
 
 	if (u->nentries > 0 &&
-		u->entrieslen + SizeOfSpillEntry + entry.len > SPILL_RECORD_SIZE)
+		u->entrieslen + SPILL_ENTRY_MAX_HEAD + entry.len > SPILL_RECORD_SIZE)
 	{
 		record_write(spill);
 		record_begin(spill);
@@ -354,8 +355,8 @@ record_add(Spill *spill, const SpillRow *row, char *image)
 		u->offset = row->off;
 	u->nentries++;
 	u->entrieslen =
-		zheap_undo_put_entry(spill->entries + u->entrieslen, &entry) -
-		spill->entries;
+		zheap_undo_put_entry(spill->entries + u->entrieslen, u->writer,
+							 &entry) - spill->entries;
 }
 
 /* The bodies are in undo: take them from the page. */
@@ -457,20 +458,15 @@ page_spill(Relation rel, Buffer buffer, const UndoHorizons *hz, Size missing)
 
 /*
  * A table whose relcache entry has no index has none with entries: who builds
- * one waits for writers that don't know it.
+ * one waits for writers that don't know it.  Looks nothing up.
  */
 int
 zheap_reclaim_options(Relation rel)
 {
-	List	   *indexes;
-	bool		none;
-
-	if (!rel->rd_rel->relhasindex)
+	if (!rel->rd_rel->relhasindex ||
+		(rel->rd_indexvalid && rel->rd_indexlist == NIL))
 		return ZPRUNE_NO_INDEXES;
-	indexes = RelationGetIndexList(rel);
-	none = indexes == NIL;
-	list_free(indexes);
-	return none ? ZPRUNE_NO_INDEXES : 0;
+	return 0;
 }
 
 bool

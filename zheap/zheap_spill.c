@@ -71,8 +71,9 @@ zheap_spill_start(ZSpillChain *chain, Page page)
 	chain->urp = spill->urp;
 }
 
-const ZUndo *
-zheap_spill_next(ZSpillChain *chain, UndoReader *reader, BlockNumber block)
+bool
+zheap_spill_next(ZSpillChain *chain, UndoReader *reader, BlockNumber block,
+				 ZSpillCursor *entries)
 {
 	SpillCache *c;
 
@@ -80,7 +81,7 @@ zheap_spill_next(ZSpillChain *chain, UndoReader *reader, BlockNumber block)
 	Assert(reader->persistence != RELPERSISTENCE_TEMP);
 
 	if (chain->fxid < undo_horizons().h)
-		return NULL;
+		return false;
 	c = cache_find(reader->persistence, chain->fxid, chain->urp, block);
 	if (c == NULL)
 	{
@@ -92,7 +93,7 @@ zheap_spill_next(ZSpillChain *chain, UndoReader *reader, BlockNumber block)
 		c->valid = false;
 		if (!undo_fetch(reader, chain->urp, chain->fxid, block, false,
 						&c->raw))
-			return NULL;
+			return false;
 		zheap_undo_decode(&c->raw, &c->undo);
 		if (c->undo.kind != ZUNDO_SPILL)
 			ereport(ERROR,
@@ -106,7 +107,17 @@ zheap_spill_next(ZSpillChain *chain, UndoReader *reader, BlockNumber block)
 	}
 	chain->fxid = c->undo.prev_fxid;
 	chain->urp = c->undo.chain;
-	return &c->undo;
+	entries->raw = &c->raw;
+	entries->undo = &c->undo;
+	entries->at = c->undo.entries;
+	return true;
+}
+
+bool
+zheap_spill_next_entry(ZSpillCursor *entries, ZSpillEntry *entry)
+{
+	return zheap_undo_next_entry(entries->raw, entries->undo, &entries->at,
+								 entry);
 }
 
 ZSpillResult
@@ -118,16 +129,12 @@ zheap_spill_find(UndoReader *reader, Page page, BlockNumber block,
 	zheap_spill_start(&chain, page);
 	while (chain.fxid != InvalidFxid)
 	{
-		const ZUndo *u;
-		const char *p;
+		ZSpillCursor entries;
 
-		if (chain.fxid < floor)
+		if (chain.fxid < floor ||
+			!zheap_spill_next(&chain, reader, block, &entries))
 			return ZSPILL_NEEDLESS;
-		u = zheap_spill_next(&chain, reader, block);
-		if (u == NULL)
-			return ZSPILL_NEEDLESS;
-		p = u->entries;
-		while (zheap_undo_next_entry(u, &p, entry))
+		while (zheap_spill_next_entry(&entries, entry))
 		{
 			if (entry->off == off)
 				return ZSPILL_FOUND;

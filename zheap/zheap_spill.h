@@ -5,7 +5,7 @@
  *	  to make room (rule M12).
  *
  * Private to zheap_spill.c, zheap_walk.c, zheap_prune.c, zheap_reclaim.c and
- * zheap_inspect.c.
+ * zheap_check_page.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,13 +30,22 @@ typedef struct ZSpillChain
 
 extern void zheap_spill_start(ZSpillChain *chain, Page page);
 
+/* the entries of a record */
+typedef struct ZSpillCursor
+{
+	const UndoRecord *raw;
+	const ZUndo *undo;
+	const char *at;
+} ZSpillCursor;
+
 /*
  * Read the record at the position, which isn't the end, and go on to the one
- * before.  NULL: its writer is below H, so that nobody needs what it holds.
- * The result lives until the next call.
+ * before.  False: its writer is below H, so that nobody needs what it holds.
+ * The cursor, and entries read by it, live until the next call.
  */
-extern const ZUndo *zheap_spill_next(ZSpillChain *chain, UndoReader *reader,
-									 BlockNumber block);
+extern bool zheap_spill_next(ZSpillChain *chain, UndoReader *reader,
+							 BlockNumber block, ZSpillCursor *entries);
+extern bool zheap_spill_next_entry(ZSpillCursor *entries, ZSpillEntry *entry);
 
 /*
  * Look for a spilled row.  Records of writers below floor are not read: who

@@ -188,7 +188,7 @@ zheap_undo_payload_size(const ZUndo *u)
 			size += 2;
 			break;
 		case ZUNDO_SPILL:
-			size += sizeof(uint16) + u->entrieslen;
+			size += undo_packed_size(u->nentries) + u->entrieslen;
 			break;
 		default:
 			break;
@@ -269,7 +269,7 @@ zheap_undo_encode(const ZUndo *u, char *buf)
 			*p++ = u->replaced ? 1 : 0;
 			break;
 		case ZUNDO_SPILL:
-			p = put_bytes(p, &u->nentries, sizeof(uint16));
+			p = undo_pack(p, u->nentries);
 			p = put_bytes(p, u->entries, u->entrieslen);
 			break;
 		default:
@@ -379,33 +379,43 @@ decode_insert_set(Cursor *c, ZUndo *u)
 }
 
 char *
-zheap_undo_put_entry(char *p, const ZSpillEntry *entry)
+zheap_undo_put_entry(char *p, Fxid writer, const ZSpillEntry *entry)
 {
-	p = put_bytes(p, &entry->off, sizeof(uint16));
-	p = put_bytes(p, &entry->fxid, sizeof(Fxid));
+	p = undo_pack(p, entry->off);
+	p = undo_pack(p, undo_zigzag(writer, entry->fxid));
 	p = put_bytes(p, &entry->urp, sizeof(UndoRecPtr));
-	p = put_bytes(p, &entry->len, sizeof(uint16));
+	p = undo_pack(p, entry->len);
 	return put_bytes(p, entry->tuple, entry->len);
 }
 
-static const char *
-get_entry(const char *p, ZSpillEntry *entry)
+static void
+get_entry(Cursor *c, Fxid writer, ZSpillEntry *entry)
 {
-	memcpy(&entry->off, p, sizeof(uint16));
-	memcpy(&entry->fxid, p + 2, sizeof(Fxid));
-	memcpy(&entry->urp, p + 10, sizeof(UndoRecPtr));
-	memcpy(&entry->len, p + 18, sizeof(uint16));
-	entry->tuple = p + SizeOfSpillEntry;
-	return entry->tuple + entry->len;
+	entry->off = get_number(c, MaxHeapTuplesPerPage);
+	entry->fxid = undo_unzigzag(writer, get_number(c, PG_UINT64_MAX));
+	get_bytes(c, &entry->urp, sizeof(UndoRecPtr));
+	entry->len = get_number(c, BLCKSZ);
+	entry->tuple = c->p;
+	if (entry->len < ZHEAP_HEADER_SIZE || c->end - c->p < entry->len)
+		undo_is_malformed(c->rec, "length of a spilled row out of bounds");
+	if (entry->off == InvalidOffsetNumber ||
+		entry->fxid == InvalidFxid || !UndoRecPtrIsValid(entry->urp))
+		undo_is_malformed(c->rec, "a spilled row without offset or ender");
+	c->p += entry->len;
 }
 
+/* rec is the record that u was decoded from */
 bool
-zheap_undo_next_entry(const ZUndo *u, const char **p, ZSpillEntry *entry)
+zheap_undo_next_entry(const UndoRecord *rec, const ZUndo *u, const char **p,
+					  ZSpillEntry *entry)
 {
+	Cursor		c = {rec, *p, u->entries + u->entrieslen};
+
 	Assert(u->kind == ZUNDO_SPILL);
-	if (*p >= u->entries + u->entrieslen)
+	if (c.p >= c.end)
 		return false;
-	*p = get_entry(*p, entry);
+	get_entry(&c, u->writer, entry);
+	*p = c.p;
 	return true;
 }
 
@@ -414,23 +424,13 @@ decode_spill(Cursor *c, ZUndo *u)
 {
 	if ((u->flags & ZUNDO_TENURE_START) == 0)
 		undo_is_malformed(c->rec, "a spill record names no writer of the one before");
-	get_bytes(c, &u->nentries, sizeof(uint16));
+	u->nentries = get_number(c, MaxHeapTuplesPerPage);
 	u->entries = c->p;
 	for (int i = 0; i < u->nentries; i++)
 	{
 		ZSpillEntry entry;
 
-		if (c->end - c->p < SizeOfSpillEntry)
-			undo_is_malformed(c->rec, "the payload ends in a spilled row");
-		(void) get_entry(c->p, &entry);
-		if (entry.len < ZHEAP_HEADER_SIZE ||
-			c->end - entry.tuple < entry.len)
-			undo_is_malformed(c->rec, "length of a spilled row out of bounds");
-		if (entry.off == InvalidOffsetNumber ||
-			entry.off > MaxHeapTuplesPerPage ||
-			entry.fxid == InvalidFxid || !UndoRecPtrIsValid(entry.urp))
-			undo_is_malformed(c->rec, "offset or writer of a spilled row out of bounds");
-		c->p = entry.tuple + entry.len;
+		get_entry(c, u->writer, &entry);
 	}
 	u->entrieslen = c->p - u->entries;
 }
@@ -560,8 +560,16 @@ zheap_undo_diff(ZUndo *u, const char *oldtuple, uint16 oldlen,
 
 	Assert(oldlen >= ZHEAP_HEADER_SIZE && newlen >= ZHEAP_HEADER_SIZE);
 
+	/* eight bytes at a time as long as they are equal */
+	while (common - prefix >= sizeof(uint64) &&
+		   memcmp(o + prefix, n + prefix, sizeof(uint64)) == 0)
+		prefix += sizeof(uint64);
 	while (prefix < common && o[prefix] == n[prefix])
 		prefix++;
+	while (common - prefix - suffix >= sizeof(uint64) &&
+		   memcmp(o + olen - suffix - sizeof(uint64),
+				  n + nlen - suffix - sizeof(uint64), sizeof(uint64)) == 0)
+		suffix += sizeof(uint64);
 	while (suffix < common - prefix &&
 		   o[olen - 1 - suffix] == n[nlen - 1 - suffix])
 		suffix++;

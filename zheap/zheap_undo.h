@@ -25,7 +25,8 @@
  *	INSERT_SET:		nranges u8, {first u16, last u16} each; flag byte
  *					(1 token, 2 old TID); token u32; old TID 6 bytes
  *	LOCK:			mode u8, replaced u8 (it replaced a LOCK_ONLY)
- *	SPILL:			nentries u16, then {offset u16, fxid u64, urp u64, len u16, bytes}
+ *	SPILL:			nentries packed, then {offset packed, fxid, packed difference
+ *					from the writer, urp u64, length packed, bytes}
  *
  * SPILL records form a chain of their own, headed by the page's spill field.
  * Each is a TENURE_START: prev_fxid is the writer of the record at chain (0 =
@@ -131,7 +132,7 @@ typedef struct ZSpillEntry
 	const char *tuple;			/* without SLACK; not aligned */
 } ZSpillEntry;
 
-#define SizeOfSpillEntry		20	/* without the tuple */
+#define SPILL_ENTRY_MAX_HEAD	24	/* bytes besides the tuple, at most */
 
 #define ZUndoIsInsert(u) \
 	((u)->kind == ZUNDO_INSERT_OPEN || (u)->kind == ZUNDO_INSERT_SET)
@@ -151,13 +152,14 @@ extern uint16 zheap_undo_encode(const ZUndo *u, char *buf);
 extern void zheap_undo_decode(const UndoRecord *rec, ZUndo *u);
 
 /* append an entry at p; returns the byte behind it */
-extern char *zheap_undo_put_entry(char *p, const ZSpillEntry *entry);
+extern char *zheap_undo_put_entry(char *p, Fxid writer,
+								  const ZSpillEntry *entry);
 /*
  * The entry at *p, which starts as u->entries and is moved on; false at the
- * end.  Decoding has checked them all.
+ * end.  u is rec, decoded, which has checked them all.
  */
-extern bool zheap_undo_next_entry(const ZUndo *u, const char **p,
-								  ZSpillEntry *entry);
+extern bool zheap_undo_next_entry(const UndoRecord *rec, const ZUndo *u,
+								  const char **p, ZSpillEntry *entry);
 
 /*
  * Does the record cover offset o, whose version has this header (LOCK and SPILL

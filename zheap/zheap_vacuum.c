@@ -67,7 +67,7 @@ typedef struct Vacuum
 
 	/* the table */
 	BlockNumber nblocks;
-	BlockNumber nonempty;		/* number of the last page in use + 1 */
+	BlockNumber nonempty;		/* number of the last page seen in use + 1 */
 	Buffer		vmbuffer;
 
 	/* what was found and done */
@@ -457,11 +457,9 @@ scan_table(Vacuum *vac)
 	{
 		vacuum_delay_point();
 		pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_SCANNED, block);
+		/* an empty page may be all-visible, too: truncation looks again */
 		if (may_skip(vac, block))
-		{
-			vac->nonempty = block + 1;
 			continue;
-		}
 
 		if (vac->dead->max_items - vac->dead->num_items < MaxHeapTuplesPerPage)
 		{

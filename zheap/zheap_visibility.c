@@ -205,7 +205,6 @@ version_clear(ZVersion *v)
 	v->own = false;
 	v->loose = false;
 	v->ended = false;
-	v->plain_copy = false;
 	v->kind = 0;
 	ItemPointerSetInvalid(&v->next);
 	v->len = 0;
@@ -217,8 +216,6 @@ version_from_record(ZVersion *v, const ZWalk *walk, ZXactStatus status)
 {
 	v->writer = walk->w;
 	v->kind = walk->undo.kind;
-	v->plain_copy = ZUndoIsCopy(&walk->undo) && !ZHeaderIsEnded(&walk->undo.oldhdr) &&
-		(walk->undo.oldhdr.flags2 & ZH_INPLACE) == 0;
 	if (status == ZXACT_CURRENT)
 	{
 		v->own = true;

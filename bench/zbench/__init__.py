@@ -1,0 +1,1 @@
+"""Measures heap beside zheap; see bench/README.md."""

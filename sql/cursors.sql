@@ -1,0 +1,162 @@
+-- Cursors over rows that change: WITH HOLD, backward, WHERE CURRENT OF,
+-- after savepoints, from functions; LOCK TABLE, LISTEN and NOTIFY, advisory
+-- locks beside them.  The answers are heap's.
+SET default_table_access_method = zheap;
+CREATE TABLE cur (id int PRIMARY KEY, v int, k int, t text);
+CREATE INDEX cur_k ON cur (k);
+INSERT INTO cur SELECT g, g, g, 'row ' || g FROM generate_series(1, 12) g;
+-- with hold: what was seen at the end of its transaction
+BEGIN;
+DECLARE held SCROLL CURSOR WITH HOLD FOR SELECT * FROM cur ORDER BY id;
+DECLARE fn CURSOR WITH HOLD FOR SELECT id, v FROM cur WHERE k BETWEEN 3 AND 6 ORDER BY id;
+FETCH 2 FROM held;
+UPDATE cur SET v = v + 100 WHERE id <= 3;
+COMMIT;
+UPDATE cur SET v = v + 1000, k = k + 20;
+DELETE FROM cur WHERE id = 5;
+FETCH 2 FROM held;
+FETCH BACKWARD 3 FROM held;
+FETCH LAST FROM held;
+FETCH ABSOLUTE 4 FROM held;
+FETCH RELATIVE -2 FROM held;
+MOVE FORWARD ALL IN held;
+FETCH PRIOR FROM held;
+FETCH ALL FROM fn;
+CLOSE held; CLOSE fn;
+TRUNCATE cur;
+INSERT INTO cur SELECT g, g, g, 'row ' || g FROM generate_series(1, 12) g;
+-- scroll over each kind of scan, rows changed, moved and deleted under it
+CREATE PROCEDURE cur_walk(setting text) LANGUAGE plpgsql AS $$
+DECLARE c SCROLL CURSOR FOR SELECT * FROM cur WHERE k BETWEEN 2 AND 9; r record; s text := '';
+BEGIN
+	SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = off; SET LOCAL enable_bitmapscan = off;
+	EXECUTE 'SET LOCAL ' || setting || ' = on';
+	OPEN c;
+	FETCH FORWARD FROM c INTO r; s := s || r.id || ':' || r.v || ' ';
+	FETCH FORWARD FROM c INTO r; s := s || r.id || ':' || r.v || ' ';
+	UPDATE cur SET v = v + 1, t = t || ' longer';
+	UPDATE cur SET k = k + 50 WHERE id IN (3, 5);
+	DELETE FROM cur WHERE id IN (2, 6);
+	FETCH FORWARD FROM c INTO r; s := s || r.id || ':' || r.v || ' ';
+	FETCH BACKWARD FROM c INTO r; s := s || r.id || ':' || r.v || ' ';
+	FETCH FIRST FROM c INTO r; s := s || r.id || ':' || r.v || ' ';
+	FETCH LAST FROM c INTO r; s := s || r.id || ':' || r.v || ' ';
+	FETCH RELATIVE -3 FROM c INTO r; s := s || r.id || ':' || r.v;
+	CLOSE c;
+	RAISE NOTICE '% %', setting, s;
+	ROLLBACK;
+END $$;
+CALL cur_walk('enable_seqscan');
+CALL cur_walk('enable_indexscan');
+CALL cur_walk('enable_bitmapscan');
+-- where current of: in place, moved, again, gone, locked
+BEGIN;
+DECLARE c CURSOR FOR SELECT * FROM cur;
+FETCH 2 FROM c;
+UPDATE cur SET v = v + 1 WHERE CURRENT OF c RETURNING id, v;
+UPDATE cur SET v = v + 1 WHERE CURRENT OF c RETURNING id, v;
+UPDATE cur SET k = k + 1 WHERE CURRENT OF c RETURNING id, v, k;
+UPDATE cur SET v = v + 1 WHERE CURRENT OF c RETURNING id, v, k;
+FETCH 1 FROM c;
+DELETE FROM cur WHERE CURRENT OF c RETURNING id;
+DELETE FROM cur WHERE CURRENT OF c RETURNING id;
+FETCH 1 FROM c;
+SAVEPOINT s;
+UPDATE cur SET v = -1 WHERE CURRENT OF c RETURNING id;
+ROLLBACK TO s;
+UPDATE cur SET v = -2 WHERE CURRENT OF c RETURNING id, v;
+COMMIT;
+SELECT id, v, k FROM cur ORDER BY id;
+BEGIN;
+DECLARE c CURSOR FOR SELECT * FROM cur ORDER BY k DESC FOR UPDATE;
+FETCH 2 FROM c;
+UPDATE cur SET k = 0 WHERE CURRENT OF c RETURNING id, k;
+FETCH 1 FROM c;
+DELETE FROM cur WHERE CURRENT OF c RETURNING id;
+DECLARE i CURSOR FOR SELECT k FROM cur WHERE k = 7;
+SET LOCAL enable_seqscan = off;
+FETCH i;
+UPDATE cur SET v = 700 WHERE CURRENT OF i RETURNING id, v;
+DECLARE j CURSOR FOR SELECT cur.* FROM cur JOIN (VALUES (1), (2)) x(y) ON y = id FOR UPDATE OF cur;
+FETCH j;
+UPDATE cur SET v = 800 WHERE CURRENT OF j RETURNING v;
+DECLARE bad CURSOR FOR SELECT count(*) FROM cur;
+FETCH bad;
+SAVEPOINT s;
+UPDATE cur SET v = 1 WHERE CURRENT OF bad;
+ROLLBACK;
+-- current of in inheritance trees and partitions of both access methods
+CREATE TABLE cur_in (LIKE cur) ;
+CREATE TABLE cur_ch () INHERITS (cur_in) USING heap;
+CREATE TABLE cur_ch2 () INHERITS (cur_in);
+INSERT INTO cur_in VALUES (1, 1, 1, 'p'); INSERT INTO cur_ch VALUES (2, 2, 2, 'heap'); INSERT INTO cur_ch2 VALUES (3, 3, 3, 'c');
+BEGIN;
+DECLARE c CURSOR FOR SELECT tableoid::regclass, * FROM cur_in FOR UPDATE;
+FETCH c; UPDATE cur_in SET v = v + 10 WHERE CURRENT OF c;
+FETCH c; UPDATE cur_in SET v = v + 10 WHERE CURRENT OF c;
+FETCH c; DELETE FROM cur_in WHERE CURRENT OF c;
+COMMIT;
+SELECT tableoid::regclass, * FROM cur_in ORDER BY id;
+-- a cursor that outlives a savepoint, or not; rows undone under it
+BEGIN;
+DECLARE a CURSOR FOR SELECT id, v FROM cur ORDER BY id;
+FETCH 1 FROM a;
+SAVEPOINT s;
+UPDATE cur SET v = 9999;
+INSERT INTO cur VALUES (50, 50, 50, 'new');
+DECLARE b CURSOR FOR SELECT id, v FROM cur WHERE id > 9 ORDER BY id;
+FETCH 1 FROM b;
+FETCH 1 FROM a;
+ROLLBACK TO s;
+FETCH 2 FROM a;
+FETCH 1 FROM b;
+ROLLBACK;
+BEGIN;
+INSERT INTO cur VALUES (60, 60, 60, 'own');
+DECLARE o CURSOR WITH HOLD FOR SELECT id, v, t FROM cur WHERE id > 10 ORDER BY id;
+UPDATE cur SET v = 61, t = NULL WHERE id = 60;
+DELETE FROM cur WHERE id = 12;
+COMMIT;
+FETCH ALL FROM o;
+SELECT name, is_holdable, is_scrollable FROM pg_cursors ORDER BY name;
+CLOSE ALL;
+-- procedures that commit while their query runs
+CREATE PROCEDURE cur_commit() LANGUAGE plpgsql AS $$
+DECLARE r record; n int := 0;
+BEGIN
+	FOR r IN SELECT id, v FROM cur ORDER BY id LOOP
+		UPDATE cur SET v = -r.v, k = k + 1 WHERE id = r.id;
+		n := n + 1;
+		IF n % 3 = 0 THEN ROLLBACK; ELSE COMMIT; END IF;
+	END LOOP;
+END $$;
+CALL cur_commit();
+SELECT id, v FROM cur ORDER BY id;
+-- table locks, advisory locks, notifications
+BEGIN;
+LOCK TABLE cur IN ACCESS EXCLUSIVE MODE;
+UPDATE cur SET v = 0 WHERE id = 1;
+SELECT mode, granted FROM pg_locks WHERE relation = 'cur'::regclass AND pid = pg_backend_pid() ORDER BY mode;
+SAVEPOINT s;
+LOCK TABLE cur_in IN SHARE MODE NOWAIT;
+ROLLBACK TO s;
+SELECT count(*) FROM pg_locks WHERE relation = 'cur_in'::regclass AND pid = pg_backend_pid();
+COMMIT;
+SELECT pg_try_advisory_lock(id, v) FROM cur WHERE id = 1;
+SELECT pg_advisory_xact_lock(id) FROM cur WHERE id < 4;
+SELECT pg_advisory_unlock(id, v) FROM cur WHERE id = 1;
+SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();
+CREATE FUNCTION cur_tell() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_notify('cur_ch', OLD.v || ' > ' || NEW.v); RETURN NULL; END $$;
+CREATE TRIGGER tell AFTER UPDATE ON cur FOR EACH ROW EXECUTE FUNCTION cur_tell();
+CREATE TABLE cur_told (x text);
+BEGIN;
+UPDATE cur SET v = 1 WHERE id = 1;
+SAVEPOINT s;
+UPDATE cur SET v = 2 WHERE id = 1;
+ROLLBACK TO s;
+UPDATE cur SET v = 3 WHERE id = 1;
+SELECT pg_notification_queue_usage() >= 0;
+COMMIT;
+DROP TABLE cur, cur_in, cur_ch, cur_ch2, cur_told;
+DROP PROCEDURE cur_walk, cur_commit;
+DROP FUNCTION cur_tell;

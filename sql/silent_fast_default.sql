@@ -1,0 +1,36 @@
+-- Silent fault looked for: a version from before ADD COLUMN .. DEFAULT that
+-- shows NULL, or the default in place of what the row has, or garbage.
+SET default_table_access_method = zheap;
+CREATE TABLE fd (id int PRIMARY KEY, v int);
+INSERT INTO fd SELECT g, g FROM generate_series(1, 6) g;
+UPDATE fd SET v = v + 1 WHERE id = 1;
+ALTER TABLE fd ADD COLUMN d text DEFAULT 'dflt', ADD COLUMN n int, ADD COLUMN w numeric NOT NULL DEFAULT 1.5;
+BEGIN;
+DECLARE c CURSOR FOR SELECT * FROM fd ORDER BY id;
+UPDATE fd SET v = v + 10 WHERE id <= 2;
+UPDATE fd SET d = 'set' WHERE id = 3;
+UPDATE fd SET d = NULL, w = 3 WHERE id = 4;
+UPDATE fd SET n = 7 WHERE id = 5;
+FETCH ALL FROM c;
+SELECT * FROM fd ORDER BY id;
+SAVEPOINT s;
+UPDATE fd SET d = repeat('long', 100), n = 1;
+ROLLBACK TO s;
+SELECT * FROM fd ORDER BY id;
+COMMIT;
+ALTER TABLE fd ALTER d SET DEFAULT 'other';
+INSERT INTO fd (id) VALUES (7);
+ALTER TABLE fd ADD COLUMN late text DEFAULT 'late';
+ALTER TABLE fd DROP COLUMN v;
+UPDATE fd SET n = 0 WHERE id IN (1, 6);
+CREATE INDEX fd_late ON fd (late, d);
+SET enable_seqscan = off;
+SELECT * FROM fd WHERE late = 'late' ORDER BY id;
+SELECT id, f FROM fd f ORDER BY id;
+CREATE FUNCTION fd_old() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE '% > %', OLD, NEW; RETURN NULL; END $$;
+CREATE TRIGGER t AFTER UPDATE ON fd FOR EACH ROW EXECUTE FUNCTION fd_old();
+ALTER TABLE fd ADD COLUMN last int DEFAULT 42;
+UPDATE fd SET n = 5 WHERE id = 2;
+UPDATE fd SET last = 43 WHERE id = 2;
+DROP TABLE fd;
+DROP FUNCTION fd_old;

@@ -1,0 +1,36 @@
+-- Silent fault looked for: a statement that meets what it wrote itself, in
+-- place or moved ahead of its own scan.
+SET default_table_access_method = zheap;
+CREATE TABLE hw (id int, v int, k int, t text);
+CREATE INDEX hw_k ON hw (k);
+INSERT INTO hw SELECT g, 1, g, repeat('x', 200) FROM generate_series(1, 300) g;
+UPDATE hw SET v = v + 1;
+SELECT v, count(*) FROM hw GROUP BY v;
+UPDATE hw SET k = k + 1;
+SELECT count(*), min(k), max(k), sum(k) FROM hw;
+UPDATE hw SET t = t || repeat('y', 300), v = v + 1;
+SELECT v, count(*), min(length(t)), max(length(t)) FROM hw GROUP BY v;
+SET enable_seqscan = off;
+UPDATE hw SET k = k + 100 WHERE k > 0;
+SELECT count(*), min(k), max(k), sum(k) FROM hw;
+SET enable_indexscan = off;
+UPDATE hw SET k = k + 100 WHERE k > 0;
+UPDATE hw SET v = v + 1 WHERE v > 0 AND k > 0;
+SELECT v, count(*), min(k), max(k), sum(k) FROM hw GROUP BY v;
+RESET enable_seqscan; RESET enable_indexscan;
+INSERT INTO hw SELECT id + 1000, v, k, t FROM hw;
+SELECT count(*) FROM hw;
+WITH w AS (UPDATE hw SET v = v + 1 RETURNING id) DELETE FROM hw USING w WHERE hw.id = w.id AND hw.id > 1000;
+SELECT count(*) FROM hw;
+CREATE FUNCTION hw_n() RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT count(*) FROM hw WHERE v = -1';
+CREATE FUNCTION hw_s() RETURNS bigint LANGUAGE sql STABLE AS 'SELECT count(*) FROM hw WHERE v = -1';
+BEGIN;
+UPDATE hw SET v = -1 WHERE id < 10 AND hw_s() = 0;
+SELECT count(*) FROM hw WHERE v = -1;
+DELETE FROM hw WHERE id < 10 AND hw_n() > 0;
+SELECT count(*) FROM hw WHERE v = -1;
+ROLLBACK;
+MERGE INTO hw USING (SELECT id FROM hw) s ON hw.id = s.id + 1 WHEN MATCHED THEN UPDATE SET v = 0 WHEN NOT MATCHED THEN INSERT VALUES (s.id + 1, 9, 9, 'm');
+SELECT v, count(*) FROM hw GROUP BY v ORDER BY v;
+DROP TABLE hw;
+DROP FUNCTION hw_n, hw_s;

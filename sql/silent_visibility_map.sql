@@ -1,0 +1,51 @@
+-- Silent fault looked for: a visibility map bit over rows that changed, so
+-- that an index-only or bitmap scan counts without looking.
+SET default_table_access_method = zheap;
+CREATE TABLE vm (id int PRIMARY KEY, k int, v int);
+CREATE INDEX vm_k ON vm (k);
+INSERT INTO vm SELECT g, g % 20, g FROM generate_series(1, 2000) g;
+VACUUM vm;
+CREATE FUNCTION vm_ask() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE a bigint; b bigint; c bigint; d bigint; e bigint;
+BEGIN
+	SET LOCAL enable_seqscan = on; SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off; SET LOCAL enable_bitmapscan = off;
+	SELECT count(*) INTO a FROM vm WHERE k < 5;
+	SELECT count(*) INTO d FROM vm WHERE id > 1000;
+	SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = on;
+	SELECT count(*) INTO b FROM vm WHERE k < 5;
+	SET LOCAL enable_indexscan = on; SET LOCAL enable_indexonlyscan = on; SET LOCAL enable_bitmapscan = off;
+	SELECT count(*) INTO c FROM vm WHERE k < 5;
+	SELECT count(*) INTO e FROM vm WHERE id > 1000;
+	RETURN CASE WHEN a = b AND a = c AND d = e THEN a || ' ' || d ELSE concat_ws(' ', 'DIFFERENT', a, b, c, d, e) END;
+END $$;
+SELECT vm_ask();
+UPDATE vm SET v = v + 1 WHERE id % 7 = 0;
+SELECT vm_ask();
+DELETE FROM vm WHERE id % 11 = 0;
+SELECT vm_ask();
+VACUUM vm;
+SELECT vm_ask();
+BEGIN;
+DELETE FROM vm WHERE k = 3;
+SELECT vm_ask();
+SAVEPOINT s;
+UPDATE vm SET k = k + 1 WHERE k < 10;
+SELECT vm_ask();
+ROLLBACK TO s;
+SELECT vm_ask();
+ROLLBACK;
+SELECT vm_ask();
+VACUUM vm;
+SELECT vm_ask();
+UPDATE vm SET k = 1 WHERE id = 1999;
+INSERT INTO vm VALUES (5000, 2, 2);
+SELECT vm_ask();
+BEGIN; INSERT INTO vm VALUES (5001, 2, 2); ROLLBACK;
+SELECT vm_ask();
+VACUUM vm;
+SELECT vm_ask();
+TRUNCATE vm;
+INSERT INTO vm VALUES (2000, 1, 1);
+SELECT vm_ask();
+DROP TABLE vm;
+DROP FUNCTION vm_ask;

@@ -1,0 +1,80 @@
+# Bytes of WAL per row of each operation, in a quiet cluster without full page
+# images: not more than a budget.  (A budget that is exceeded names what grew;
+# heap's figure stands beside it.)
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZheapTest;
+
+my $node = zheap_node('budget', conf => q{
+autovacuum = off
+full_page_writes = off
+checkpoint_timeout = 1h
+max_wal_size = 4GB
+});
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION zheap_am');
+
+# WAL of a statement in bytes per row.  What others write meanwhile (snapshots
+# for standbys, discarded undo) is a matter of some hundred bytes.
+sub wal
+{
+	my ($sql, $rows) = @_;
+	my $before = $node->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+	$node->safe_psql('postgres', $sql);
+	# what was undone in the background counts too
+	$node->poll_query_until('postgres', 'SELECT pg_zheap_undo_size() = 0')
+	  if $sql =~ /ROLLBACK/;
+	return $node->safe_psql('postgres',
+		"SELECT ((pg_current_wal_insert_lsn() - '$before') / $rows.0)::numeric(20, 1)");
+}
+
+my @steps = (
+	# what, SQL, rows, budget
+	['INSERT .. SELECT', q{INSERT INTO t SELECT g, g, 0, repeat('a', 80) FROM generate_series(1, 20000) g}, 20000, 160],
+	['UPDATE in place', 'UPDATE t SET v = v + 1', 20000, 115],
+	['UPDATE in place again', 'UPDATE t SET v = v + 1', 20000, 115],
+	['UPDATE, undone', 'BEGIN; UPDATE t SET v = v + 1; ROLLBACK', 20000, 220],
+	['VACUUM with nothing to do', 'VACUUM t', 20000, 15],
+	['SELECT FOR UPDATE', 'SELECT count(*) FROM (SELECT * FROM t FOR UPDATE) x', 20000, 100],
+	['DELETE', 'DELETE FROM t WHERE id % 2 = 0', 10000, 75],
+	['INSERT into the room of deleted rows', q{INSERT INTO t SELECT g, g, 0, repeat('b', 80) FROM generate_series(20001, 30000) g}, 10000, 230],
+	['old snapshot', undef],
+	['DELETE under an old snapshot', 'DELETE FROM t WHERE id % 4 = 1', 7500, 80],
+	['INSERT into the room of rows that must be spilled', q{INSERT INTO t SELECT g, g, 0, repeat('c', 80) FROM generate_series(30001, 37000) g}, 7000, 340],
+	['UPDATE of an indexed column', 'ALTER TABLE t ADD UNIQUE (k); UPDATE t SET k = k + 100000', 20000, 450],
+	['no old snapshot', undef],
+	['VACUUM', 'VACUUM t', 20000, 40]);
+
+my %heap;
+for my $am (qw(heap zheap))
+{
+	my $s = session($node);
+	$node->safe_psql('postgres', "DROP TABLE IF EXISTS t; CREATE TABLE t (id int, k int, v int, t text) USING $am");
+	for my $step (@steps)
+	{
+		my ($what, $sql, $rows, $budget) = @$step;
+		if (!defined $sql)
+		{
+			ask($s, $what eq 'old snapshot' ?
+				'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1' : 'COMMIT');
+			undo_quiet($node, 'the old snapshot is gone') if $what ne 'old snapshot';
+			next;
+		}
+		my $bytes = wal($sql, $rows);
+		if ($am eq 'heap')
+		{
+			$heap{$what} = $bytes;
+			next;
+		}
+		cmp_ok($bytes, '<=', $budget, "$what: $bytes bytes a row (heap: $heap{$what})");
+	}
+	finish_session($s);
+}
+log_is_clean($node);
+$node->stop;
+done_testing();

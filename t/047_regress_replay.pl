@@ -1,0 +1,67 @@
+# All files of sql/ run on a primary while a standby replays them with every
+# page compared (wal_consistency_checking); then both are dumped, and the dumps
+# must be the same.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZheapTest;
+
+my $node = zheap_node('primary', allows_streaming => 1, conf => q{
+wal_consistency_checking = 'zheap'
+wal_keep_size = 4GB
+autovacuum_naptime = 1s
+});
+$node->start;
+$node->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'base', has_streaming => 1);
+$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 0\n");
+$standby->start;
+
+my @files = sort glob "$FindBin::RealBin/../sql/*.sql";
+cmp_ok(scalar(@files), '>', 10, 'there are files to run');
+$node->safe_psql('postgres', 'CREATE DATABASE runs');
+$node->safe_psql('runs', 'CREATE EXTENSION zheap_am');
+chdir "$FindBin::RealBin/..";
+for my $file (@files)
+{
+	my ($out, $err) = ('', '');
+	(my $name = $file) =~ s{.*/|\.sql$}{}g;
+	# a schema each: they use the same names
+	my $schema = "s_$name";
+	$node->safe_psql('runs', "CREATE SCHEMA $schema");
+	my $ok = IPC::Run::run([ 'psql', '-Xqa', '-d', $node->connstr('runs'), '-c', "SET search_path = $schema, public", '-f', $file ],
+		'<', \'', '>', \$out, '2>&1');
+	unlike($out, qr/server closed|connection to server was lost/, "$name ran to its end");
+}
+$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
+is($standby->safe_psql('runs', 'SELECT pg_is_in_recovery()'), 't', 'the standby replayed all of it');
+
+# unlogged tables have no rows on a standby
+my $dump = $node->basedir . '/dump';
+for my $n ($node, $standby)
+{
+	command_ok([ 'pg_dump', '--no-sync', '--no-unlogged-table-data', '-d', $n->connstr('runs'), '-f', "$dump." . $n->name ], 'dump of ' . $n->name);
+}
+cmp_ok(-s "$dump.primary", '>', 20_000, 'which is not empty');
+ok(slurp_file("$dump.primary") eq slurp_file("$dump.standby"), 'the dumps are the same')
+  or note(`diff $dump.primary $dump.standby | head -40`);
+my $tables = q{SELECT count(*) FROM pg_class t JOIN pg_am a ON a.oid = t.relam WHERE a.amname = 'zheap'};
+cmp_ok($node->safe_psql('runs', $tables), '>', 10, 'tables are left');
+check_tables($node, 'on the primary', 'runs');
+
+# promoted, it serves the same
+$node->stop;
+$standby->promote;
+$standby->safe_psql('runs', 'VACUUM');
+check_tables($standby, 'on the promoted standby', 'runs');
+undo_quiet($standby, 'on the promoted standby') if $standby->safe_psql('postgres', q{SELECT count(*) FROM pg_prepared_xacts}) eq '0';
+command_ok([ 'pg_dump', '--no-sync', '--no-unlogged-table-data', '-d', $standby->connstr('runs'), '-f', "$dump.promoted" ], 'dump of the promoted standby');
+ok(slurp_file("$dump.primary") eq slurp_file("$dump.promoted"), 'is the same, too');
+$standby->stop;
+log_is_clean($_, qr/^[^|]*ERROR/) for $node, $standby;
+done_testing();
