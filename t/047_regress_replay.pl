@@ -25,7 +25,7 @@ $standby->start;
 my @files = sort glob "$FindBin::RealBin/../sql/*.sql";
 cmp_ok(scalar(@files), '>', 10, 'there are files to run');
 $node->safe_psql('postgres', 'CREATE DATABASE runs');
-$node->safe_psql('runs', 'CREATE EXTENSION zheap_am');
+$node->safe_psql($_, 'CREATE EXTENSION zheap_am; CREATE EXTENSION amcheck') for qw(postgres runs);
 chdir "$FindBin::RealBin/..";
 for my $file (@files)
 {
