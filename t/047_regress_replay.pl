@@ -13,6 +13,8 @@ use ZheapTest;
 my $node = zheap_node('primary', allows_streaming => 1, conf => q{
 wal_consistency_checking = 'zheap'
 wal_keep_size = 4GB
+max_wal_size = 4GB
+shared_buffers = 32MB
 autovacuum_naptime = 1s
 });
 $node->start;

@@ -95,7 +95,7 @@ undo_quiet($node, 'when all have ended');
 check_tables($node, 'when all have ended');
 
 # --- prepared, then failover; the new primary decides
-prepare('commit 3', 1);
+prepare('commit 3', 1151);
 prepare('roll back 3', 301);
 $node->safe_psql('postgres', q{SELECT pg_current_xact_id()});
 $node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
