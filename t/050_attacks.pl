@@ -156,31 +156,36 @@ subtest 'A17 one value for two questions' => sub {
 
 subtest 'A18 commit hint before the commit record' => sub {
 	# asynchronous commit: its record is in the WAL buffers only.  Readers set
-	# what hints there are, the page is written; then power goes.
+	# what hints they may, the page is evicted; then power goes.  Somebody else
+	# may flush WAL in between, hence several attempts.
 	set_conf($node, wal_writer_delay => '10s', wal_writer_flush_after => 0, bgwriter_lru_maxpages => 0);
-	value('CREATE TABLE hint (k int, c int) USING zheap; INSERT INTO hint SELECT g, 0 FROM generate_series(1, 100) g; CHECKPOINT');
-	value('UPDATE hint SET c = 0');	# first touch after the checkpoint is logged and flushed
-	my $s = session($node);
-	ask($s, 'SET synchronous_commit = off; BEGIN; UPDATE hint SET c = 1');
-	# undo and page changes are flushed, the commit record is not
-	value('SELECT pg_switch_wal(); BEGIN; CREATE TEMP TABLE f (a int); COMMIT');
-	ask($s, 'COMMIT');
-	my $r = session($node);
-	is(ask($r, 'SELECT sum(c) FROM hint'), '100', 'the commit is visible') for 1 .. 2;
-	my $lost = value('SELECT pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()');
-	# evict the table's page: it is written if it may be
-	value(q{SET synchronous_commit = off; SET enable_seqscan = off; SELECT count(*) FROM pg_attribute a, pg_class c, pg_proc p WHERE a.attrelid = c.oid AND p.oid = c.oid});
-	kill_server($node);
-	finish_session($_) for $s, $r;
-	ok(start_after_kill($node), 'start after the kill');
-	my $sum = value('SELECT sum(c) FROM hint');
-	note("commit record flushed before the kill: " . ($lost eq 't' ? 'no' : 'yes') . ", sum $sum");
-	ok($sum eq '0' || $sum eq '100', 'the transaction is there as a whole or not at all');
-	is(value(q{SELECT count(DISTINCT c) FROM hint}), '1', 'not in parts');
-	value('UPDATE hint SET c = c + 1');
-	is(value('SELECT sum(c) FROM hint'), $sum + 100, 'as for writers');
-	undo_quiet($node, 'A18');
-	is(value('SELECT sum(c) FROM hint'), $sum + 100, 'and when all is undone');
+	value('CREATE TABLE hint (k int, c int) USING zheap; INSERT INTO hint SELECT g, 0 FROM generate_series(1, 100) g');
+	my $lost = 0;
+	for my $attempt (1 .. 5)
+	{
+		value('UPDATE hint SET c = 0; CHECKPOINT');
+		value('UPDATE hint SET c = 0');		# the page image of this checkpoint
+		my $s = session($node);
+		ask($s, 'SET synchronous_commit = off; BEGIN; UPDATE hint SET c = 1');
+		# undo and page changes are flushed, the commit record is not
+		value('SELECT pg_switch_wal(); INSERT INTO other VALUES (0)');
+		ask($s, 'COMMIT');
+		is(ask($s, 'SELECT sum(c) FROM hint; SELECT sum(c) FROM hint'), "100\n100", 'the commit is visible');
+		ask($s, 'SET enable_seqscan = off; SET enable_hashjoin = off; SELECT count(*) FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid JOIN pg_attribute a ON a.attrelid = d.refobjid');
+		kill_server($node);
+		finish_session($s);
+		ok(start_after_kill($node), 'start after the kill');
+		my $sum = value('SELECT sum(c) FROM hint');
+		like($sum, qr/^(?:0|100)$/, 'the transaction is there as a whole or not at all');
+		is(value('SELECT count(DISTINCT c) FROM hint'), '1', 'not in parts');
+		value('UPDATE hint SET c = c + 1');
+		is(value('SELECT sum(c) FROM hint'), $sum + 100, 'as for writers');
+		undo_quiet($node, 'A18');
+		is(value('SELECT sum(c) FROM hint'), $sum + 100, 'and when all is undone');
+		$lost++ if $sum eq '0';
+		last if $lost;
+	}
+	ok($lost, 'a commit record was lost');
 };
 
 undo_quiet($node, 'at the end');
