@@ -104,7 +104,7 @@ kill_server($node);
 $standby->promote;
 is($standby->safe_psql('postgres', 'SELECT string_agg(gid, $$,$$ ORDER BY gid) FROM pg_prepared_xacts'), 'commit 3,roll back 3', 'prepared transactions survive failover');
 same_as_heap($standby, 'promoted');
-$standby->safe_psql('postgres', q{UPDATE x SET c = c + 1 WHERE k > 1000; UPDATE h SET c = c + 1 WHERE k > 1000; VACUUM x;});
+$standby->safe_psql('postgres', q{UPDATE x SET c = c + 1 WHERE k > 1500; UPDATE h SET c = c + 1 WHERE k > 1500; VACUUM x;});
 $standby->safe_psql('postgres', q{COMMIT PREPARED 'commit 3'; ROLLBACK PREPARED 'roll back 3'});
 same_as_heap($standby, 'both ended');
 undo_quiet($standby, 'after failover');
