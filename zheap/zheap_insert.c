@@ -138,6 +138,11 @@ zheap_insert_pack(char *buf, uint8 info, const ZInsertHead *head)
 		memcpy(p, &head->undo_offset, sizeof(uint16));
 		p += sizeof(uint16);
 	}
+	if (head->flags & ZINSERT_HAS_FLAGS2)
+	{
+		memcpy(p, &head->flags2, sizeof(uint16));
+		p += sizeof(uint16);
+	}
 	if (head->tenure == ZTENURE_FROZEN)
 		p = undo_pack(p, head->conflict);
 	return p - buf;
@@ -170,6 +175,16 @@ zheap_insert_unpack(XLogReaderState *record, ZInsertHead *head)
 		else
 		{
 			memcpy(&head->undo_offset, p, sizeof(uint16));
+			p += sizeof(uint16);
+		}
+	}
+	if (p != NULL && (head->flags & ZINSERT_HAS_FLAGS2))
+	{
+		if (end - p < (ptrdiff_t) sizeof(uint16))
+			p = NULL;
+		else
+		{
+			memcpy(&head->flags2, p, sizeof(uint16));
 			p += sizeof(uint16);
 		}
 	}
@@ -433,6 +448,7 @@ log_step(const InsertOp *op, InsertStep *step, char *scratch)
 	uint8		info = change->ntuples == 1 && op->copied == NULL ?
 		XLOG_ZHEAP_INSERT : XLOG_ZHEAP_MULTI_INSERT;
 	ZInsertHead head;
+	ZTupleHeader header;
 	char		packed[ZINSERT_MAX_HEAD];
 	uint8		next_block = 1;
 	XLogRecPtr	lsn;
@@ -457,8 +473,11 @@ log_step(const InsertOp *op, InsertStep *step, char *scratch)
 		head.flags |= ZINSERT_CLEARED_VM;
 	if (change->reused)
 		head.flags |= ZINSERT_REUSED_POINTER;
-	if (op->token != 0)
-		head.flags |= ZINSERT_SPECULATIVE;
+	zheap_header_get(change->tuple[0], &header);
+	head.flags2 = header.flags2;
+	if (head.flags2 != 0)
+		head.flags |= ZINSERT_HAS_FLAGS2;
+	Assert(head.flags2 == 0 || change->ntuples == 1);
 
 	XLogBeginInsert();
 	XLogRegisterData(packed, zheap_insert_pack(packed, info, &head));
