@@ -166,7 +166,7 @@ class Player:
         self.waiter = None			# session that waits on both sides
         self.serializable = [False] * nsessions
         self.ordered = [True] * nsessions
-        self.skipped = self.one_sided = self.cancels = 0
+        self.ends = self.skipped = self.one_sided = self.cancels = 0
         self.played = []			# steps, as they were sent
         self.codes = {}				# SQLSTATE -> how often
         self.outcomes = {}			# session -> last outcome
@@ -248,7 +248,8 @@ class Player:
             return
         self.played.append((session, sql, ordered))
         self.ordered[session] = ordered
-        self.times_out = sql.startswith("SET lock_timeout")
+        self.times_out = bool(
+            re.match("SET lock_timeout|VACUUM FULL|CLUSTER", sql))
         if re.match("BEGIN.*SERIALIZABLE", sql):
             self.serializable[session] = True
         if self.serializable[session] and re.match("COMMIT", sql):
@@ -268,7 +269,8 @@ class Player:
         if self.sides[0].links[session].status() != INTRANS:
             self.send(session, "COMMIT")
             return self.follow_up(session)
-        self.send(session, "PREPARE TRANSACTION 'end @SIDE@'")
+        self.ends += 1
+        self.send(session, "PREPARE TRANSACTION 'end %d @SIDE@'" % self.ends)
         self.settle()
         done = [side.links[session].outcome for side in self.sides]
         if any(x is None or (x.code and not x.is_ssi()) for x in done):
@@ -277,12 +279,18 @@ class Player:
         self.codes[done[1].code] = self.codes.get(done[1].code, 0) + 1
         if done[0].code or done[1].code:
             self.one_sided += bool(done[0].code) != bool(done[1].code)
+        end = "ROLLBACK" if done[0].code or done[1].code else "COMMIT"
         for side, outcome in zip(self.sides, done):
             if not outcome.code:
-                side.links[session].send("%s PREPARED 'end %s'" % (
-                    "ROLLBACK" if done[0].code or done[1].code else "COMMIT",
-                    side.name))
-        return self.follow_up(None)
+                side.links[session].send("%s PREPARED 'end %d %s'" % (
+                    end, self.ends, side.name))
+        self.follow_up(None)
+        for side in self.sides:
+            outcome = side.links[session].outcome
+            if outcome.code and not outcome.is_ssi():
+                raise Difference("s%d: %s PREPARED: %s: %s" % (
+                    session, end, side.name, outcome))
+        return None
 
     def follow_up(self, stepped):
         """Settle, compare who answered, see to those who wait."""
