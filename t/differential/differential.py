@@ -108,7 +108,7 @@ class Arena:
         for name in ("da", "db"):
             self.admin("CREATE DATABASE %s TEMPLATE pattern" % name)
         player = Player([(n, self.cluster.dsn(n)) for n in ("da", "db")],
-                        NSESSIONS)
+                        NSESSIONS, KEEPER)
         for side, am in zip(player.sides, (self.am, "heap")):
             for sql in schema(random.Random(seed), am):
                 for part in sql.split(";;"):
