@@ -163,7 +163,8 @@ class Player:
     def __init__(self, dsns, nsessions, keeper):
         self.keeper = keeper		# a session with lock_timeout set
         self.sides = [Side(name, dsn, nsessions) for name, dsn in dsns]
-        self.times_out = self.verbose = False
+        self.timed = None			# session whose statement has a lock_timeout
+        self.verbose = False
         self.waiter = None			# session that waits on both sides
         self.serializable = [False] * nsessions
         self.ordered = [True] * nsessions
@@ -191,7 +192,7 @@ class Player:
         """Until each busy session has answered or waits.  Returns for each
         side the sessions that wait; they may differ."""
         begin = time.time()
-        look = begin + (GRACE if self.times_out else LOOK)
+        look = begin + LOOK
         before = None
         while True:
             fds = []
@@ -203,7 +204,7 @@ class Player:
                 return [set(), set()]
             select.select(fds, [], [], POLL)
             now = time.time()
-            if now < look:
+            if now < look or (now < begin + GRACE and self.runs_into_timeout()):
                 continue
             look = now + LOOK
             waits = [side.waiting() for side in self.sides]
@@ -219,6 +220,10 @@ class Player:
             if now - begin > HANG:
                 raise Difference("a statement neither ends nor waits:\n"
                                  + "\n".join(s.why() for s in self.sides))
+
+    def runs_into_timeout(self):
+        return self.timed is not None and any(
+            side.links[self.timed].busy for side in self.sides)
 
     def cancel(self, side, session):
         side.monitor.run("SELECT pg_cancel_backend(%d)" % side.links[session].pid)
@@ -249,8 +254,9 @@ class Player:
             return
         self.played.append((session, sql, ordered))
         self.ordered[session] = ordered
-        self.times_out = session == self.keeper or \
-            sql.startswith("SET lock_timeout")
+        self.timed = None
+        if session == self.keeper or sql.startswith("SET lock_timeout"):
+            self.timed = session
         if re.match("BEGIN.*SERIALIZABLE", sql):
             self.serializable[session] = True
         if self.serializable[session] and re.match("COMMIT", sql):
