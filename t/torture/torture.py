@@ -401,6 +401,7 @@ synchronous_standby_names = '%s'
                     "CHECKPOINT", "CHECKPOINT", "VACUUM account",
                     "VACUUM receipt", "VACUUM (FREEZE, PROCESS_TOAST off) account",
                     "REINDEX INDEX account_k", "ANALYZE account",
+                    "VACUUM FULL account", "CLUSTER account USING account_pkey",
                     "VACUUM (INDEX_CLEANUP off) account",
                     "SELECT pg_switch_wal()"]))
             time.sleep(r.random() * 0.3)
