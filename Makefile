@@ -31,6 +31,7 @@ OBJS = \
 	undo/undo_drain.o \
 	undo/undo_createdb.o \
 	zheap/zheap_page.o \
+	zheap/zheap_buffer.o \
 	zheap/zheap_delta.o \
 	zheap/zheap_xact_slot.o \
 	zheap/zheap_tuple.o \

@@ -54,6 +54,13 @@ zheap_tid_set_tag(ItemPointerData *tid, uint16 tag)
 }
 
 /* ----------------------------------------------------------------
+ *	zheap_buffer.c
+ * ----------------------------------------------------------------
+ */
+extern void zheap_note_buffer(Relation rel, BlockNumber block, Buffer buffer);
+extern Buffer zheap_read_buffer(Relation rel, BlockNumber block);
+
+/* ----------------------------------------------------------------
  *	zheap_delta.c: logged change of one page by bytes (rule W27)
  *
  * delta_begin gives a private copy of the page to change freely (errors are

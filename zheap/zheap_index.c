@@ -111,6 +111,7 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	}
 
 	fetch->buffer = ReleaseAndReadBuffer(fetch->buffer, rel, block);
+	zheap_note_buffer(rel, block, fetch->buffer);
 	zheap_read_begin(&cx, rel, snapshot);
 	LockBuffer(fetch->buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(fetch->buffer);
@@ -161,7 +162,7 @@ read_version(Relation rel, const ItemPointerData *tid, Snapshot snapshot,
 	bool		found = false;
 
 	v->len = 0;
-	buffer = ReadBuffer(rel, block);
+	buffer = zheap_read_buffer(rel, block);
 	zheap_read_begin(&cx, rel, snapshot);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
@@ -189,7 +190,7 @@ read_predecessor(Relation rel, const ItemPointerData *tid, ZVersion *v)
 	Page		page;
 	bool		found = false;
 
-	buffer = ReadBuffer(rel, block);
+	buffer = zheap_read_buffer(rel, block);
 	zheap_read_begin(&cx, rel, NULL);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
@@ -215,7 +216,7 @@ top_is_mine(Relation rel, const ItemPointerData *tid)
 	if (!TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		return false;
 
-	buffer = ReadBuffer(rel, block);
+	buffer = zheap_read_buffer(rel, block);
 	zheap_read_begin(&cx, rel, NULL);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);

@@ -239,7 +239,7 @@ row_lock(ZRowWrite *w)
 	Assert(!w->locked && !w->reading);
 
 	if (!BufferIsValid(w->buffer))
-		w->buffer = ReadBuffer(w->rel, w->block);
+		w->buffer = zheap_read_buffer(w->rel, w->block);
 	zheap_read_begin(&w->cx, w->rel, w->snapshot);
 	w->reading = true;
 

@@ -31,22 +31,6 @@
  * ----------------------------------------------------------------
  */
 
-void
-zheap_header_get(const char *tuple, ZTupleHeader *header)
-{
-	header->slot = (uint8) tuple[0];
-	memcpy(&header->natts_flags1, tuple + 1, sizeof(uint16));
-	memcpy(&header->flags2, tuple + 3, sizeof(uint16));
-}
-
-void
-zheap_header_put(char *tuple, const ZTupleHeader *header)
-{
-	tuple[0] = (char) header->slot;
-	memcpy(tuple + 1, &header->natts_flags1, sizeof(uint16));
-	memcpy(tuple + 3, &header->flags2, sizeof(uint16));
-}
-
 /*
  * Unused bytes at the end of an allocation that has SLACK; 0 if their number
  * makes no sense (zheap_page_problem reports it).

@@ -163,8 +163,21 @@ zheap_item_is_in_page(Page page, ItemId lp)
 		lp->lp_off + lp->lp_len <= header->pd_special;
 }
 
-extern void zheap_header_get(const char *tuple, ZTupleHeader *header);
-extern void zheap_header_put(char *tuple, const ZTupleHeader *header);
+static inline void
+zheap_header_get(const char *tuple, ZTupleHeader *header)
+{
+	header->slot = (uint8) tuple[0];
+	memcpy(&header->natts_flags1, tuple + 1, sizeof(uint16));
+	memcpy(&header->flags2, tuple + 3, sizeof(uint16));
+}
+
+static inline void
+zheap_header_put(char *tuple, const ZTupleHeader *header)
+{
+	tuple[0] = (char) header->slot;
+	memcpy(tuple + 1, &header->natts_flags1, sizeof(uint16));
+	memcpy(tuple + 3, &header->flags2, sizeof(uint16));
+}
 
 /* true length (header + bitmap + data [+ origins]) of an allocation */
 extern uint16 zheap_tuple_true_len(const char *tuple, uint16 lp_len);

@@ -449,6 +449,7 @@ load_page(ZScanDesc scan, const OffsetNumber *offsets, int noffsets,
 	zheap_scan_clear_rows(scan);
 	buffer = ReadBufferExtended(rel, MAIN_FORKNUM, scan->block, RBM_NORMAL,
 								scan->strategy);
+	zheap_note_buffer(rel, scan->block, buffer);
 	zheap_read_begin(&cx, rel, scan->base.rs_snapshot);
 	cx.loose_identity = true;
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);

@@ -652,6 +652,44 @@ same_image(Form_pg_attribute att, Datum a, bool anull, Datum b, bool bnull)
 		memcmp(DatumGetPointer(a), DatumGetPointer(b), asize) == 0;
 }
 
+/*
+ * The frequent case without deforming: all attributes asked for are among the
+ * leading columns of fixed length, no column is null, and not a byte of these
+ * differs.
+ */
+static bool
+leading_attrs_are_same(TupleDesc desc, Bitmapset *attrs,
+					   const char *oldtuple, uint16 oldlen,
+					   const char *newtuple, uint16 newlen)
+{
+	ZTupleHeader old;
+	ZTupleHeader new;
+	int			member = -1;
+	int			last = 0;		/* attribute number */
+	Size		size = 0;
+
+	while ((member = bms_next_member(attrs, member)) >= 0)
+	{
+		last = member + FirstLowInvalidHeapAttributeNumber;
+		if (last <= 0)
+			return false;		/* system column or whole row */
+	}
+	zheap_header_get(oldtuple, &old);
+	zheap_header_get(newtuple, &new);
+	if (((old.natts_flags1 | new.natts_flags1) & ZH_HASNULL) ||
+		last > ZHeaderNatts(&old) || last > ZHeaderNatts(&new))
+		return false;
+	for (int i = 0; i < last; i++)
+	{
+		if (TupleDescAttr(desc, i)->attlen <= 0)
+			return false;
+		size += TupleDescAttr(desc, i)->attlen;
+	}
+	return ZHEAP_HEADER_SIZE + size <= Min(oldlen, newlen) &&
+		memcmp(oldtuple + ZHEAP_HEADER_SIZE, newtuple + ZHEAP_HEADER_SIZE,
+			   size) == 0;
+}
+
 Bitmapset *
 zheap_changed_attrs(Relation rel, Bitmapset *attrs,
 					const char *oldtuple, uint16 oldlen,
@@ -664,7 +702,8 @@ zheap_changed_attrs(Relation rel, Bitmapset *attrs,
 	bool		any_changed = false;
 	int			i;
 
-	if (bms_is_empty(attrs))
+	if (bms_is_empty(attrs) ||
+		leading_attrs_are_same(desc, attrs, oldtuple, oldlen, newtuple, newlen))
 		return NULL;
 
 	for (i = 0; i < 2; i++)

@@ -560,8 +560,16 @@ zheap_undo_diff(ZUndo *u, const char *oldtuple, uint16 oldlen,
 
 	Assert(oldlen >= ZHEAP_HEADER_SIZE && newlen >= ZHEAP_HEADER_SIZE);
 
+	/* eight bytes at a time as long as they are equal */
+	while (common - prefix >= sizeof(uint64) &&
+		   memcmp(o + prefix, n + prefix, sizeof(uint64)) == 0)
+		prefix += sizeof(uint64);
 	while (prefix < common && o[prefix] == n[prefix])
 		prefix++;
+	while (common - prefix - suffix >= sizeof(uint64) &&
+		   memcmp(o + olen - suffix - sizeof(uint64),
+				  n + nlen - suffix - sizeof(uint64), sizeof(uint64)) == 0)
+		suffix += sizeof(uint64);
 	while (suffix < common - prefix &&
 		   o[olen - 1 - suffix] == n[nlen - 1 - suffix])
 		suffix++;

@@ -749,7 +749,8 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 			 TM_FailureData *tmfd, LockTupleMode *lockmode,
 			 bool *update_indexes)
 {
-	ZRowWrite  *w = palloc(sizeof(ZRowWrite));
+	ZRowWrite	row;
+	ZRowWrite  *w = &row;
 	UpdatePlan	plan;
 	ItemPointerData newtid;
 	bool		was_locked = zheap_tid_tag(otid) == ZTID_LOCKED;
@@ -823,6 +824,5 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 		pfree(plan.body);
 	bms_free(plan.all_attrs);
 	bms_free(plan.key_attrs);
-	pfree(w);
 	return result;
 }

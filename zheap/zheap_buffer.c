@@ -1,0 +1,63 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_buffer.c
+ *	  Pinning a block of a table that was pinned a moment ago.
+ *
+ * An UPDATE or DELETE reads a row's block two or three times: by a scan, to
+ * fetch the old version, to change it.  Where the block lies in the buffer
+ * pool is remembered, so that only the first of these has to look it up.  What
+ * is remembered is a hint: the buffer's tag decides.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_class.h"
+#include "pgstat.h"
+#include "storage/bufmgr.h"
+#include "utils/rel.h"
+
+#include "zheap/zheap.h"
+
+#define RECENT_BUFFERS		16
+
+static struct
+{
+	RelFileLocator locator;
+	BlockNumber block;
+	Buffer		buffer;			/* Invalid: empty */
+}			recent[RECENT_BUFFERS];
+
+/* Remember that the block is in that buffer. */
+void
+zheap_note_buffer(Relation rel, BlockNumber block, Buffer buffer)
+{
+	int			i = block % RECENT_BUFFERS;
+
+	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
+		return;
+	recent[i].locator = RelationLocator(rel);
+	recent[i].block = block;
+	recent[i].buffer = buffer;
+}
+
+/* As ReadBuffer(). */
+Buffer
+zheap_read_buffer(Relation rel, BlockNumber block)
+{
+	int			i = block % RECENT_BUFFERS;
+	Buffer		buffer;
+
+	if (BufferIsValid(recent[i].buffer) && recent[i].block == block &&
+		RelFileLocatorEquals(recent[i].locator, RelationLocator(rel)) &&
+		ReadRecentBuffer(RelationLocator(rel), MAIN_FORKNUM, block,
+						 recent[i].buffer))
+	{
+		pgstat_count_buffer_read(rel);
+		pgstat_count_buffer_hit(rel);
+		return recent[i].buffer;
+	}
+	buffer = ReadBuffer(rel, block);
+	zheap_note_buffer(rel, block, buffer);
+	return buffer;
+}
