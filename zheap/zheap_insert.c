@@ -260,6 +260,12 @@ choose_offsets(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
 	change->reused = !append;
 	per_row = append ? sizeof(ItemIdData) : 0;
 
+	/* the frequent case: one row, and the hole takes it */
+	change->ntuples = 1;
+	if (ntuples == 1 && !step->is_new &&
+		zheap_page_hole_room(step->page) >= tuples[0]->len)
+		return true;
+
 	/* insert_room already leaves out the line pointer of one row */
 	if (step->is_new)
 		limit = ZHEAP_MAX_TUPLE_SIZE + per_row;
@@ -273,7 +279,6 @@ choose_offsets(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
 
 	/* a big row may use up an empty page's reserve for xact slots, alone */
 	limit = Min(limit, ZHEAP_NEW_PAGE_ROOM + per_row);
-	change->ntuples = 1;
 	while (change->ntuples < ntuples)
 	{
 		OffsetNumber off = change->first + change->ntuples;

@@ -240,6 +240,21 @@ zheap_page_total_free(Page page)
 }
 
 Size
+zheap_page_hole_room(Page page)
+{
+	PageHeader	ph = PageHeaderOf(page);
+	int			nslots = ZPageGetOpaque(page)->nslots;
+	Size		room = ph->pd_upper - ph->pd_lower;
+	Size		keep = sizeof(ItemIdData);
+
+	if (PageGetMaxOffsetNumber(page) >= MaxHeapTuplesPerPage)
+		return 0;
+	if (nslots < ZHEAP_XACT_SLOT_RESERVE)
+		keep += (ZHEAP_XACT_SLOT_RESERVE - nslots) * sizeof(ZXactSlotData);
+	return room > keep ? room - keep : 0;
+}
+
+Size
 zheap_page_insert_room(Page page)
 {
 	PageHeader	ph = PageHeaderOf(page);

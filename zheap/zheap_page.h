@@ -222,6 +222,8 @@ extern Size zheap_page_total_free(Page page);
  * without any line pointer nothing is left out, for one big row.
  */
 extern Size zheap_page_insert_room(Page page);
+/* as much of it as is there without compaction; without looking at the rows */
+extern Size zheap_page_hole_room(Page page);
 
 /* a free line pointer (UNUSED), or next new one; Invalid if at the limit */
 extern OffsetNumber zheap_page_free_offset(Page page, bool *append);

@@ -77,6 +77,8 @@ read_block(const SpaceSearch *search, BlockNumber block, ReadBufferMode mode)
 	BulkInsertStateData *bistate = search->bistate;
 	Buffer		buffer;
 
+	if (bistate == NULL && mode == RBM_NORMAL)
+		return zheap_read_buffer(search->rel, block);
 	if (bistate == NULL)
 		return ReadBufferExtended(search->rel, MAIN_FORKNUM, block, mode,
 								  NULL);
@@ -176,7 +178,9 @@ try_block(const SpaceSearch *search, BlockNumber block, Size *room)
 
 	if (!PageIsNew(page))
 		zheap_page_check(search->rel, block, page);
-	*room = page_room(page);
+	*room = PageIsNew(page) ? ZHEAP_NEW_PAGE_ROOM : zheap_page_hole_room(page);
+	if (*room < search->want)
+		*room = page_room(page);
 	if (*room < search->want)
 		*room = reclaim_page(search, buffer, &hz);
 	if (*room >= search->want)
