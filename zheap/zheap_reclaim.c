@@ -287,7 +287,6 @@ record_begin(Spill *spill)
 	memset(u, 0, sizeof(ZUndo));
 	ItemPointerSetInvalid(&u->tid);
 	u->kind = ZUNDO_SPILL;
-	u->writer = undo_current_fxid();
 	u->flags = ZUNDO_TENURE_START;
 	u->writer = undo_current_fxid();
 	u->prev_fxid = spill->head.fxid;
