@@ -49,9 +49,6 @@
  */
 #define SPILL_RECORD_SIZE		1900
 
-/* a row for which no undo record is large enough stays where it is */
-#define SPILL_MAX_LEN			(UNDO_MAX_PAYLOAD - 2 * SPILL_ENTRY_MAX_HEAD)
-
 /* a row that can be spilled */
 typedef struct SpillRow
 {
@@ -274,8 +271,7 @@ find_rows(Spill *spill)
 			ItemIdGetLength(lp) > SPILL_MAX_BYTES)
 			continue;
 		zheap_header_get((char *) PageGetItem(spill->page, lp), &hdr);
-		if (ZHeaderIsEnded(&hdr) && ItemIdGetLength(lp) <= SPILL_MAX_LEN &&
-			find_ender(spill, &reader, off))
+		if (ZHeaderIsEnded(&hdr) && find_ender(spill, &reader, off))
 			spill->gain += ItemIdGetLength(lp);
 	}
 	/* writing undo may wait: no undo pin may be kept then (W19) */
