@@ -163,7 +163,8 @@ $node->stop;
 subtest 'A18 commit hint before the commit record' => sub {
 	# asynchronous commit: its record is in the WAL buffers only.  Readers set
 	# what hints they may, the page is evicted; then power goes.  Without
-	# checksums, with which a hint logs a page image behind the commit record.
+	# checksums, with which a hint logs a page image behind the commit record,
+	# and without page images, which recovery would put in the place of hints.
 	# Somebody else may flush WAL in between, hence several attempts.
 	my $n = PostgreSQL::Test::Cluster->new('hints');
 	$n->init;
@@ -171,6 +172,7 @@ subtest 'A18 commit hint before the commit record' => sub {
 shared_preload_libraries = 'zheap_am'
 autovacuum = off
 shared_buffers = 1MB
+full_page_writes = off
 wal_writer_delay = 10s
 bgwriter_lru_maxpages = 0
 zheap.discard_naptime = 60s
