@@ -139,10 +139,7 @@ zheap_insert_pack(char *buf, uint8 info, const ZInsertHead *head)
 		p += sizeof(uint16);
 	}
 	if (head->flags & ZINSERT_HAS_FLAGS2)
-	{
-		memcpy(p, &head->flags2, sizeof(uint16));
-		p += sizeof(uint16);
-	}
+		p = undo_pack(p, head->flags2);
 	if (head->tenure == ZTENURE_FROZEN)
 		p = undo_pack(p, head->conflict);
 	return p - buf;
@@ -155,6 +152,7 @@ zheap_insert_unpack(XLogReaderState *record, ZInsertHead *head)
 	const char *end = p + XLogRecGetDataLen(record);
 	uint64		first = 0;
 	uint64		ntuples = 1;
+	uint64		flags2 = 0;
 	uint8		flags;
 
 	memset(head, 0, sizeof(*head));
@@ -179,21 +177,14 @@ zheap_insert_unpack(XLogReaderState *record, ZInsertHead *head)
 		}
 	}
 	if (p != NULL && (head->flags & ZINSERT_HAS_FLAGS2))
-	{
-		if (end - p < (ptrdiff_t) sizeof(uint16))
-			p = NULL;
-		else
-		{
-			memcpy(&head->flags2, p, sizeof(uint16));
-			p += sizeof(uint16);
-		}
-	}
+		p = undo_unpack(p, end, &flags2);
 	if (p != NULL && head->tenure == ZTENURE_FROZEN)
 		p = undo_unpack(p, end, &head->conflict);
 	if (p != end)
 		elog(ERROR, "insert record is malformed");
 	head->first = first;
 	head->ntuples = ntuples;
+	head->flags2 = flags2;
 }
 
 /* ----------------------------------------------------------------
@@ -424,6 +415,16 @@ describe_undo(InsertOp *op, InsertStep *step)
 					   u.chain, step->payload, len);
 }
 
+/* the second flags of all rows of an operation */
+static uint16
+step_flags2(const InsertOp *op)
+{
+	/* no plain insert: whoever doesn't see me has to look further */
+	if (op->copied != NULL)
+		return ZH_INPLACE | op->ended;
+	return op->token != 0 ? ZH_SPECULATIVE : 0;
+}
+
 /*
  * The row's bytes without what all rows of a record have in common: xact slot
  * and second flags, first and last in the header.
@@ -445,10 +446,9 @@ static XLogRecPtr
 log_step(const InsertOp *op, InsertStep *step, char *scratch)
 {
 	ZInsertChange *change = &step->change;
-	uint8		info = change->ntuples == 1 && op->copied == NULL ?
+	uint8		info = change->ntuples == 1 ?
 		XLOG_ZHEAP_INSERT : XLOG_ZHEAP_MULTI_INSERT;
 	ZInsertHead head;
-	ZTupleHeader header;
 	char		packed[ZINSERT_MAX_HEAD];
 	uint8		next_block = 1;
 	XLogRecPtr	lsn;
@@ -473,21 +473,16 @@ log_step(const InsertOp *op, InsertStep *step, char *scratch)
 		head.flags |= ZINSERT_CLEARED_VM;
 	if (change->reused)
 		head.flags |= ZINSERT_REUSED_POINTER;
-	zheap_header_get(change->tuple[0], &header);
-	head.flags2 = header.flags2;
+	head.flags2 = step_flags2(op);
 	if (head.flags2 != 0)
 		head.flags |= ZINSERT_HAS_FLAGS2;
-	Assert(head.flags2 == 0 || change->ntuples == 1);
 
 	XLogBeginInsert();
 	XLogRegisterData(packed, zheap_insert_pack(packed, info, &head));
 	XLogRegisterBuffer(0, step->buffer,
 					   REGBUF_STANDARD |
 					   (step->is_new ? REGBUF_WILL_INIT : 0));
-	if (op->copied != NULL)
-		XLogRegisterBufData(0, unconstify(char *, change->tuple[0]) + 1,
-							change->len[0] - 1);
-	else if (change->ntuples == 1)
+	if (change->ntuples == 1)
 		log_row(change->tuple[0], change->len[0]);
 	else
 	{
@@ -560,10 +555,7 @@ finish_tuples(const InsertOp *op, InsertStep *step, ZTuple **tuples)
 
 		zheap_header_get(tuples[i]->data, &header);
 		header.slot = change->xact_slot;
-		header.flags2 = op->token != 0 ? ZH_SPECULATIVE : 0;
-		/* no plain insert: whoever doesn't see me has to look further */
-		if (op->copied != NULL)
-			header.flags2 = ZH_INPLACE | op->ended;
+		header.flags2 = step_flags2(op);
 		zheap_header_put(tuples[i]->data, &header);
 
 		change->tuple[i] = tuples[i]->data;

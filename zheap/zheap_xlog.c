@@ -47,19 +47,6 @@ insert_parse_tuples(XLogReaderState *record, const ZInsertHead *head,
 		change->ntuples > MaxHeapTuplesPerPage)
 		elog(PANIC, "insert record without rows");
 
-	/* a copied row: all of its header but the xact slot */
-	if (change->ntuples == 1 &&
-		(XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_ZHEAP_MULTI_INSERT)
-	{
-		if (datalen < ZHEAP_HEADER_SIZE - 1 || datalen >= BLCKSZ)
-			elog(PANIC, "truncated row in insert record");
-		rows[0] = (char) head->xact_slot;
-		memcpy(rows + 1, p, datalen);
-		change->tuple[0] = rows;
-		change->len[0] = datalen + 1;
-		return;
-	}
-
 	for (int i = 0; i < change->ntuples; i++)
 	{
 		uint64		len = datalen - sizeof(uint16);

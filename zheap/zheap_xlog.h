@@ -10,14 +10,13 @@
  *	INSERT		flags u8, tenure in it; xact slot u8; first, packed;
  *				MULTI_INSERT: number of rows, packed;
  *				HAS_UNDO: byte offset of the record on the undo page u16;
+ *				HAS_FLAGS2: the second flags of the rows' headers, packed;
  *				tenure FROZEN: zheap_conflict_pack(), packed
  *				block 0: table page: natts_flags1 u16 and the bytes behind the
  *				row's header
  *				block 1: undo page, if HAS_UNDO (data: see undo_register())
  *				next:	 visibility map page, if CLEARED_VM
- *	MULTI_INSERT	the same; block 0: per tuple {length packed, bytes}; of one
- *				row: copied by a rewrite of the table; all of the row but its
- *				first byte, the xact slot
+ *	MULTI_INSERT	the same; block 0: per tuple {length packed, bytes}
  *	CONFIRM		xl_zheap_confirm
  *				block 0: table page: no data
  *	DELTA		xl_zheap_delta
@@ -58,7 +57,7 @@ typedef struct ZInsertHead
 	uint64		conflict;		/* packed form */
 } ZInsertHead;
 
-#define ZINSERT_MAX_HEAD		(6 + 3 * UNDO_MAX_PACKED)
+#define ZINSERT_MAX_HEAD		(4 + 4 * UNDO_MAX_PACKED)
 
 /* main data of an insert record; unpack: ERROR if it is malformed */
 extern uint16 zheap_insert_pack(char *buf, uint8 info,
