@@ -115,7 +115,7 @@ class Arena:
                     got = side.monitor.run(part)
                     if got.code:
                         raise RuntimeError("schema: %s\n%s" % (got, part))
-            side.monitor.run(PLANNER)
+            side.monitor.run(PLANNER + "; SET lock_timeout = '100ms'")
             for n, link in enumerate(side.links):
                 link.run(PLANNER)
                 link.run("SET default_table_access_method = "
