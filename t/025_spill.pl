@@ -191,6 +191,26 @@ INSERT INTO z SELECT g + 5000, repeat('a', 80) FROM generate_series(1, 450) g;
 });
 $node->safe_psql('postgres', 'DROP TABLE z; ALTER TABLE logged RENAME TO z');
 
+# --- rows that fill a page; the largest can't be spilled
+$node->safe_psql('postgres', q{
+CREATE TABLE big (id int PRIMARY KEY, t text) USING zheap;
+ALTER TABLE big ALTER t SET STORAGE PLAIN;
+INSERT INTO big SELECT g, repeat('a', 7000 + g * 18) FROM generate_series(1, 60) g});
+$old = session($node);
+my $big = 'SELECT count(*), sum(length(t)), sum(hashtext(t)::bigint) FROM big';
+ask($old, 'BEGIN ISOLATION LEVEL REPEATABLE READ');
+$before = ask($old, $big);
+$node->safe_psql('postgres', q{
+DELETE FROM big;
+INSERT INTO big SELECT g, repeat('b', 6900) FROM generate_series(101, 160) g});
+is(ask($old, $big), $before, 'large rows: read');
+cmp_ok(pointers('big', 'spilled'), '>', 40, 'large rows: spilled');
+cmp_ok(pages('big'), '<', 80, 'large rows: their pages are used again');
+check_tables($node, 'large rows');
+ask($old, 'COMMIT');
+finish_session($old);
+$node->safe_psql('postgres', 'DROP TABLE big');
+
 # --- the server dies while it spills
 SKIP:
 {

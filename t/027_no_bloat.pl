@@ -224,7 +224,7 @@ set_conf($node, autovacuum => 'off');
 # --- undo falls to its floor once the last old snapshot is gone
 $s = old_snapshot();
 one('UPDATE half SET v = v + 1') for 1 .. 10;
-cmp_ok(one('SELECT pg_zheap_undo_size()'), '>', 4 * 1024 * 1024, 'undo grew');
+cmp_ok(one('SELECT pg_zheap_undo_size()'), '>', 2 * 1024 * 1024, 'undo grew');
 close_snapshot($s);
 undo_quiet($node, 'the last old snapshot is gone');
 ok($node->poll_query_until('postgres', 'SELECT pg_zheap_undo_file_size() <= 8 * 1024 * 1024'),

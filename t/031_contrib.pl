@@ -65,7 +65,10 @@ sub with
 	my ($name, $tests) = @_;
   SKIP: {
 		skip "$name is not installed", 1 unless $installed{$name};
-		my ($rc, $out, $err) = $node->psql('postgres', "CREATE EXTENSION IF NOT EXISTS $name CASCADE");
+		my @missing = grep { !$installed{$_} } split /,/,
+		  $node->safe_psql('postgres', qq{SELECT array_to_string(requires, ',') FROM pg_available_extension_versions WHERE name = '$name' LIMIT 1});
+		skip "$name needs @missing", 1 if @missing;
+		my ($rc, $out, $err) = $node->psql('postgres', qq{CREATE EXTENSION IF NOT EXISTS "$name" CASCADE});
 		is($rc, 0, "CREATE EXTENSION $name") or diag($err);
 		$tests->() if $rc == 0;
 	}

@@ -54,12 +54,11 @@ my $inside = session($node);
 ask($inside, q{BEGIN; UPDATE x SET t = 'first half' WHERE k BETWEEN 1500 AND 1600; INSERT INTO x SELECT g, 0, 'new' FROM generate_series(5001, 5100) g});
 my $digest = tables_digest($node, ['x', 'h']);
 my $lsn = $node->safe_psql('postgres', q{SELECT pg_create_restore_point('inside of a transaction')});
-ask($inside, q{UPDATE x SET t = 'second half' WHERE k BETWEEN 1500 AND 1700; DELETE FROM x WHERE k BETWEEN 1 AND 3 AND false; COMMIT});
+ask($inside, q{UPDATE x SET t = 'second half' WHERE k BETWEEN 1500 AND 1700; COMMIT});
 ask($running, 'ROLLBACK');
-$node->safe_psql('postgres', q{DELETE FROM x WHERE k % 2 = 0; COMMIT PREPARED 'p'; SELECT pg_switch_wal()});
-$node->poll_query_until('postgres', 'SELECT archived_count > 0 AND last_archived_wal >= pg_walfile_name(pg_current_wal_lsn() - 1) FROM pg_stat_archiver')
-  or note('archiver is late');
+$node->safe_psql('postgres', q{COMMIT PREPARED 'p'; DELETE FROM x WHERE k % 2 = 0; SELECT pg_switch_wal()});
 finish_session($_) for $running, $inside;
+# archives what is complete
 $node->stop;
 
 my $restored = PostgreSQL::Test::Cluster->new('restored');

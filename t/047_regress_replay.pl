@@ -12,20 +12,22 @@ use ZheapTest;
 
 my $node = zheap_node('primary', allows_streaming => 1, conf => q{
 wal_consistency_checking = 'zheap'
-wal_keep_size = 4GB
+max_wal_size = 1GB
+shared_buffers = 32MB
 autovacuum_naptime = 1s
 });
 $node->start;
 $node->backup('base');
+$node->safe_psql('postgres', q{SELECT pg_create_physical_replication_slot('replay')});
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 0\n");
+$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 0\nprimary_slot_name = 'replay'\n");
 $standby->start;
 
 my @files = sort glob "$FindBin::RealBin/../sql/*.sql";
 cmp_ok(scalar(@files), '>', 10, 'there are files to run');
 $node->safe_psql('postgres', 'CREATE DATABASE runs');
-$node->safe_psql('runs', 'CREATE EXTENSION zheap_am');
+$node->safe_psql($_, 'CREATE EXTENSION zheap_am; CREATE EXTENSION amcheck') for qw(postgres runs);
 chdir "$FindBin::RealBin/..";
 for my $file (@files)
 {
@@ -43,12 +45,21 @@ is($standby->safe_psql('runs', 'SELECT pg_is_in_recovery()'), 't', 'the standby 
 
 # unlogged tables have no rows on a standby
 my $dump = $node->basedir . '/dump';
+
+# without the random word that newer versions put into each dump, and without
+# sequences, which WAL takes some steps ahead
+sub text_of
+{
+	my $text = slurp_file("$dump.$_[0]");
+	$text =~ s/^(?:\\(?:un)?restrict |SELECT pg_catalog\.setval\().*\n//mg;
+	return $text;
+}
 for my $n ($node, $standby)
 {
 	command_ok([ 'pg_dump', '--no-sync', '--no-unlogged-table-data', '-d', $n->connstr('runs'), '-f', "$dump." . $n->name ], 'dump of ' . $n->name);
 }
 cmp_ok(-s "$dump.primary", '>', 20_000, 'which is not empty');
-ok(slurp_file("$dump.primary") eq slurp_file("$dump.standby"), 'the dumps are the same')
+ok(text_of('primary') eq text_of('standby'), 'the dumps are the same')
   or note(`diff $dump.primary $dump.standby | head -40`);
 my $tables = q{SELECT count(*) FROM pg_class t JOIN pg_am a ON a.oid = t.relam WHERE a.amname = 'zheap'};
 cmp_ok($node->safe_psql('runs', $tables), '>', 10, 'tables are left');
@@ -61,7 +72,7 @@ $standby->safe_psql('runs', 'VACUUM');
 check_tables($standby, 'on the promoted standby', 'runs');
 undo_quiet($standby, 'on the promoted standby') if $standby->safe_psql('postgres', q{SELECT count(*) FROM pg_prepared_xacts}) eq '0';
 command_ok([ 'pg_dump', '--no-sync', '--no-unlogged-table-data', '-d', $standby->connstr('runs'), '-f', "$dump.promoted" ], 'dump of the promoted standby');
-ok(slurp_file("$dump.primary") eq slurp_file("$dump.promoted"), 'is the same, too');
+ok(text_of('primary') eq text_of('promoted'), 'is the same, too');
 $standby->stop;
 log_is_clean($_, qr/^[^|]*ERROR/) for $node, $standby;
 done_testing();

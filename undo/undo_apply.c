@@ -327,9 +327,10 @@ apply_pages(const UndoTouchedPage *pages, int npages, bool temp,
 			bool unlimited, ForegroundState *state)
 {
 	instr_time	start;
+	bool		in_time = true;
 
 	INSTR_TIME_SET_CURRENT(start);
-	for (int i = 0; i < npages; i++)
+	for (int i = 0; i < npages && in_time; i++)
 	{
 		const UndoTouchedPage *page = &pages[i];
 
@@ -345,7 +346,10 @@ apply_pages(const UndoTouchedPage *pages, int npages, bool temp,
 			INSTR_TIME_SET_CURRENT(now);
 			INSTR_TIME_SUBTRACT(now, start);
 			if (INSTR_TIME_GET_MILLISEC(now) > FOREGROUND_MAX_MS)
-				return false;
+			{
+				in_time = false;
+				continue;
+			}
 		}
 
 		/* pages come in runs of one relation */
@@ -364,10 +368,11 @@ apply_pages(const UndoTouchedPage *pages, int npages, bool temp,
 		undo_apply_page(state->rel, page->block);
 		state->page = NULL;
 	}
+	/* in any case: smgr knows where its field for the open file is */
 	if (state->rel != NULL)
 		undo_free_fake_relation(state->rel);
 	state->rel = NULL;
-	return true;
+	return in_time;
 }
 
 /*

@@ -31,17 +31,6 @@ static struct
 	CommandId	cid;
 }			last_open;
 
-/*
- * Does the old header follow from the new one?  Then the row may share an open
- * record.
- */
-static bool
-delete_is_plain(const ZRowWrite *w, const ZTupleHeader *header)
-{
-	return (w->header.slot == 0 || w->top.status == ZXACT_ALL_VISIBLE) &&
-		((w->header.flags2 | header->flags2) & ZH_LOCK_BITS) == 0;
-}
-
 static bool
 delete_extends_open(const ZRowWrite *w)
 {
@@ -64,7 +53,7 @@ delete_write(ZRowWrite *w, bool changing_part)
 
 	zheap_row_header(w, &header);
 	Assert(!ZHeaderIsEnded(&header));
-	plain = !changing_part && delete_is_plain(w, &header);
+	plain = !changing_part && zheap_row_is_plain(w, &header);
 	if (plain && delete_extends_open(w))
 	{
 		header.flags2 |= ZH_DELETED;
@@ -74,13 +63,15 @@ delete_write(ZRowWrite *w, bool changing_part)
 
 	zheap_row_describe(w, ZUNDO_DELETE, true, &u, &header);
 	header.flags2 |= changing_part ? ZH_MOVED_PARTITION : ZH_DELETED;
-	plain = plain && (u.flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_ALLVISIBLE &&
-		(w->choice.tenure == ZTENURE_FREE ||
-		 w->choice.tenure == ZTENURE_FROZEN);
-	if (plain)
-		u.flags |= ZUNDO_OPEN;
+	if (plain && (u.flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_ALLVISIBLE)
+	{
+		u.flags |= ZUNDO_PLAIN;
+		if (w->choice.tenure == ZTENURE_FREE ||
+			w->choice.tenure == ZTENURE_FROZEN)
+			u.flags |= ZUNDO_OPEN;
+	}
 	urp = zheap_row_write(w, XLOG_ZHEAP_DELETE, &u, &header, NULL, 0);
-	if (plain)
+	if (u.flags & ZUNDO_OPEN)
 	{
 		last_open.locator = RelationLocator(w->rel);
 		last_open.block = w->block;

@@ -85,7 +85,17 @@ delta_compare(DeltaRanges *ranges, const char *old, const char *new,
 
 	for (int i = from; i < to; i++)
 	{
-		bool		same = i >= valid_from && i < valid_to && old[i] == new[i];
+		bool		same;
+
+		/* pass over what is equal, eight bytes at a time */
+		while (start < 0 && i >= valid_from &&
+			   i + (int) sizeof(uint64) <= Min(to, valid_to) &&
+			   memcmp(old + i, new + i, sizeof(uint64)) == 0)
+			i += sizeof(uint64);
+		if (i >= to)
+			break;
+
+		same = i >= valid_from && i < valid_to && old[i] == new[i];
 
 		if (!same)
 		{

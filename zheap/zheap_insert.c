@@ -138,6 +138,8 @@ zheap_insert_pack(char *buf, uint8 info, const ZInsertHead *head)
 		memcpy(p, &head->undo_offset, sizeof(uint16));
 		p += sizeof(uint16);
 	}
+	if (head->flags & ZINSERT_HAS_FLAGS2)
+		p = undo_pack(p, head->flags2);
 	if (head->tenure == ZTENURE_FROZEN)
 		p = undo_pack(p, head->conflict);
 	return p - buf;
@@ -150,6 +152,7 @@ zheap_insert_unpack(XLogReaderState *record, ZInsertHead *head)
 	const char *end = p + XLogRecGetDataLen(record);
 	uint64		first = 0;
 	uint64		ntuples = 1;
+	uint64		flags2 = 0;
 	uint8		flags;
 
 	memset(head, 0, sizeof(*head));
@@ -173,12 +176,15 @@ zheap_insert_unpack(XLogReaderState *record, ZInsertHead *head)
 			p += sizeof(uint16);
 		}
 	}
+	if (p != NULL && (head->flags & ZINSERT_HAS_FLAGS2))
+		p = undo_unpack(p, end, &flags2);
 	if (p != NULL && head->tenure == ZTENURE_FROZEN)
 		p = undo_unpack(p, end, &head->conflict);
 	if (p != end)
 		elog(ERROR, "insert record is malformed");
 	head->first = first;
 	head->ntuples = ntuples;
+	head->flags2 = flags2;
 }
 
 /* ----------------------------------------------------------------
@@ -409,6 +415,16 @@ describe_undo(InsertOp *op, InsertStep *step)
 					   u.chain, step->payload, len);
 }
 
+/* the second flags of all rows of an operation */
+static uint16
+step_flags2(const InsertOp *op)
+{
+	/* no plain insert: whoever doesn't see me has to look further */
+	if (op->copied != NULL)
+		return ZH_INPLACE | op->ended;
+	return op->token != 0 ? ZH_SPECULATIVE : 0;
+}
+
 /*
  * The row's bytes without what all rows of a record have in common: xact slot
  * and second flags, first and last in the header.
@@ -457,8 +473,9 @@ log_step(const InsertOp *op, InsertStep *step, char *scratch)
 		head.flags |= ZINSERT_CLEARED_VM;
 	if (change->reused)
 		head.flags |= ZINSERT_REUSED_POINTER;
-	if (op->token != 0)
-		head.flags |= ZINSERT_SPECULATIVE;
+	head.flags2 = step_flags2(op);
+	if (head.flags2 != 0)
+		head.flags |= ZINSERT_HAS_FLAGS2;
 
 	XLogBeginInsert();
 	XLogRegisterData(packed, zheap_insert_pack(packed, info, &head));
@@ -538,10 +555,7 @@ finish_tuples(const InsertOp *op, InsertStep *step, ZTuple **tuples)
 
 		zheap_header_get(tuples[i]->data, &header);
 		header.slot = change->xact_slot;
-		header.flags2 = op->token != 0 ? ZH_SPECULATIVE : 0;
-		/* no plain insert: whoever doesn't see me has to look further */
-		if (op->copied != NULL)
-			header.flags2 = ZH_INPLACE | op->ended;
+		header.flags2 = step_flags2(op);
 		zheap_header_put(tuples[i]->data, &header);
 
 		change->tuple[i] = tuples[i]->data;

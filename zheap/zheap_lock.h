@@ -140,6 +140,7 @@ extern void zheap_row_describe(ZRowWrite *w, uint8 kind, bool key, ZUndo *u,
 							   ZTupleHeader *header);
 
 extern void zheap_row_header(const ZRowWrite *w, ZTupleHeader *header);
+extern bool zheap_row_is_plain(const ZRowWrite *w, const ZTupleHeader *header);
 
 /*
  * Prepare, apply, log and release the undo page of a change of one row on one

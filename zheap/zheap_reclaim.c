@@ -317,7 +317,6 @@ record_write(Spill *spill)
 	undo_log_alone(&ins);
 	END_CRIT_SECTION();
 
-	Assert(ins.fxid == u->writer);
 	spill->head.fxid = ins.fxid;
 	spill->head.urp = ins.rec[0].urp;
 	undo_release(&ins);

@@ -8,8 +8,8 @@
  *
  *	ended for all	left behind
  *	settled			visible to all: written as such, without undo
- *	recent			somebody may not see it, or may see an older version, or
- *					that it hasn't ended.  The copy is written as a change by
+ *	recent			somebody may not see it, or may see an older version,
+ *					or that it hasn't ended.  The copy is written as a change by
  *					this transaction whose undo record names the old version:
  *					owner and record in undo, old block and offset.  Who doesn't
  *					see us steps back and goes on in the history that the row
@@ -53,6 +53,9 @@
 
 #include "zheap/zheap_walk.h"
 
+/* of the payload of a copy record: what is left by its fixed parts */
+#define COPY_MAX_OLD_BYTES	(UNDO_MAX_PAYLOAD - 128)
+
 #define REWRITE_OPTIONS		(HEAP_INSERT_SKIP_FSM | HEAP_INSERT_NO_LOGICAL)
 
 typedef enum RowClass
@@ -68,7 +71,7 @@ typedef struct RecentRow
 {
 	ItemPointerData tid;		/* in the old file */
 	ItemPointerData next;		/* it moved there; else invalid */
-	ItemPointerData from;		/* it came from there by a move; else invalid */
+	ItemPointerData from;		/* it came from there by a move, or invalid */
 	bool		key;			/* its end is a change of the key */
 	bool		lacks;			/* some version lacks columns with defaults */
 	ZTupleHeader header;
@@ -200,6 +203,37 @@ deform_row(Rewrite *rw, const char *image, uint16 len)
 	}
 }
 
+/* is the row without changes one that may stand in the new file */
+static bool
+row_is_complete(Rewrite *rw, const char *image)
+{
+	ZTupleHeader header;
+
+	zheap_header_get(image, &header);
+	return ZHeaderNatts(&header) == rw->desc->natts &&
+		(header.natts_flags1 & ZH_HASEXTERNAL) == 0;
+}
+
+/* the same bytes, but for lockers of old TIDs: there are none */
+static ZTuple *
+form_same_row(const char *image, uint16 len)
+{
+	ZTuple	   *tuple = palloc(sizeof(ZTuple) + len);
+	ZTupleHeader header;
+
+	zheap_header_get(image, &header);
+	if (header.natts_flags1 & ZH_ORIGIN)
+		len -= zheap_tuple_origins(image, len, NULL) * ZHEAP_ORIGIN_SIZE;
+	tuple->data = (char *) tuple + sizeof(ZTuple);
+	tuple->len = len;
+	memcpy(tuple->data, image, len);
+	header.slot = 0;
+	header.natts_flags1 &= ~ZH_ORIGIN;
+	header.flags2 = 0;
+	zheap_header_put(tuple->data, &header);
+	return tuple;
+}
+
 /*
  * The row as it goes to the new file.  Most go as they are.  Else all columns
  * are filled in, dropped ones are null, and large values go to the new toast
@@ -208,27 +242,13 @@ deform_row(Rewrite *rw, const char *image, uint16 len)
 static ZTuple *
 form_row(Rewrite *rw, const char *image, uint16 len)
 {
-	ZTupleHeader header;
-	ZTuple	   *tuple;
+	if (!rw->has_dropped && len <= ZHEAP_TOAST_THRESHOLD &&
+		row_is_complete(rw, image))
+		return form_same_row(image, len);
 
-	zheap_header_get(image, &header);
-	if (rw->has_dropped || ZHeaderNatts(&header) != rw->desc->natts ||
-		(header.natts_flags1 & (ZH_HASEXTERNAL | ZH_ORIGIN)) != 0 ||
-		len > ZHEAP_TOAST_THRESHOLD)
-	{
-		deform_row(rw, image, len);
-		return zheap_form_rewritten(rw->newrel, rw->values, rw->isnull,
-									REWRITE_OPTIONS);
-	}
-
-	tuple = palloc(sizeof(ZTuple) + len);
-	tuple->data = (char *) tuple + sizeof(ZTuple);
-	tuple->len = len;
-	memcpy(tuple->data, image, len);
-	header.slot = 0;
-	header.flags2 = 0;
-	zheap_header_put(tuple->data, &header);
-	return tuple;
+	deform_row(rw, image, len);
+	return zheap_form_rewritten(rw->newrel, rw->values, rw->isnull,
+								REWRITE_OPTIONS);
 }
 
 /* ----------------------------------------------------------------
@@ -319,7 +339,7 @@ note_version(Rewrite *rw, RecentRow *row)
 	deform_row(rw, rw->image, rw->len);
 	for (int i = 0; i < Min(natts, rw->desc->natts); i++)
 	{
-		struct varlena *value = (struct varlena *) DatumGetPointer(rw->values[i]);
+		void	   *value = DatumGetPointer(rw->values[i]);
 		bool		known = false;
 		ListCell   *lc;
 
@@ -510,12 +530,17 @@ write_recent(Rewrite *rw, const RecentRow *row, ItemPointer next)
 	}
 	zheap_undo_diff(&u, row->image, row->len, tuple->data, tuple->len);
 
-	/* tenure and base come to it */
-	if ((Size) zheap_undo_payload_size(&u) + 3 * sizeof(uint64) >
-		UNDO_MAX_PAYLOAD)
+	/* a huge row that looks quite different now need not: keep its bytes */
+	if (u.oldmid + u.missing_len > COPY_MAX_OLD_BYTES &&
+		row_is_complete(rw, row->image))
+	{
+		tuple = form_same_row(row->image, row->len);
+		zheap_undo_diff(&u, row->image, row->len, tuple->data, tuple->len);
+	}
+	if (u.oldmid + u.missing_len > COPY_MAX_OLD_BYTES)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("row (%u,%u) of relation \"%s\" cannot be copied together with the defaults of columns added since",
+				 errmsg("row (%u,%u) of relation \"%s\" is too big to be copied together with what its older versions need",
 						u.old_block, u.old_offset,
 						RelationGetRelationName(rw->oldrel)),
 				 errhint("Try again when the transactions that may see older versions of the row have ended.")));

@@ -56,6 +56,18 @@ zheap_row_describe(ZRowWrite *w, uint8 kind, bool key, ZUndo *u,
 	zheap_row_header(w, header);
 }
 
+/*
+ * Does the old header follow from the new one (PLAIN)?  Only if the version
+ * replaced is visible to all, which the record has to say, too.
+ */
+bool
+zheap_row_is_plain(const ZRowWrite *w, const ZTupleHeader *header)
+{
+	return (w->header.slot == 0 || w->top.status == ZXACT_ALL_VISIBLE) &&
+		((w->header.flags2 | header->flags2) & ZH_LOCK_BITS) == 0 &&
+		((w->header.natts_flags1 ^ header->natts_flags1) & ~ZH_SLACK) == 0;
+}
+
 /* What redo has to know, packed; returns its length. */
 static uint16
 row_pack_head(const ZRowWrite *w, uint8 info, const ZUndo *u,

@@ -30,7 +30,7 @@
 
 /*
  * Records read last.  One holds many rows of a page, and a scan asks for them
- * one by one.  They can't be stale, for the reason given in zheap_memo.c:
+ * one by one.  They can't be stale, for the reason given in zheap_undo_cache.c:
  * {persistence, writer, urp} names one immutable record for ever.
  */
 #define SPILL_CACHE		4

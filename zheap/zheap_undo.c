@@ -116,16 +116,23 @@ static inline bool
 is_open_delete(const ZUndo *u)
 {
 	return u->kind == ZUNDO_DELETE &&
-		(u->flags & (ZUNDO_OPEN | ZUNDO_TENURE_START | ZUNDO_FAMILY |
-					 ZUNDO_OLD_MASK)) ==
-		(ZUNDO_OPEN | ZUNDO_TENURE_START | ZUNDO_OLD_ALLVISIBLE) &&
+		(u->flags & (ZUNDO_OPEN | ZUNDO_PLAIN | ZUNDO_TENURE_START |
+					 ZUNDO_FAMILY)) ==
+		(ZUNDO_OPEN | ZUNDO_PLAIN | ZUNDO_TENURE_START) &&
 		!UndoRecPtrIsValid(u->chain);
+}
+
+static inline bool
+is_plain_change(const ZUndo *u)
+{
+	return (u->kind == ZUNDO_UPDATE || u->kind == ZUNDO_DELETE) &&
+		(u->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_ALLVISIBLE;
 }
 
 static inline bool
 has_old_header(const ZUndo *u)
 {
-	return ZUndoIsChange(u) && (u->flags & ZUNDO_OPEN) == 0;
+	return ZUndoIsChange(u) && (u->flags & ZUNDO_PLAIN) == 0;
 }
 
 /* Kind and flags must go together; a writer that breaks this is our bug. */
@@ -139,6 +146,7 @@ assert_encodable(const ZUndo *u)
 	Assert((u->flags & ZUNDO_FAMILY) == 0 || (u->flags & ZUNDO_TENURE_START));
 	Assert((u->flags & ZUNDO_FAMILY) == 0 || u->prev_fxid != InvalidFxid);
 	Assert((u->flags & ZUNDO_OPEN) == 0 || is_open_delete(u));
+	Assert((u->flags & ZUNDO_PLAIN) == 0 || is_plain_change(u));
 	Assert((u->flags & ZUNDO_TENURE_START) == 0 ||
 		   (u->prev_fxid == InvalidFxid) == !UndoRecPtrIsValid(u->chain));
 	Assert(!has_prev_fxid(u) || u->writer != InvalidFxid);
@@ -167,11 +175,11 @@ zheap_undo_payload_size(const ZUndo *u)
 			size += SizeOfLink;
 		if (ZUndoIsCopy(u))
 			size += SizeOfElsewhere + u->missing_len;
-		if (ZUndoHasDiff(u))
-			size += undo_packed_size(u->prefix) +
-				undo_packed_size(u->oldmid) +
-				undo_packed_size(u->newmid) + u->oldmid;
 	}
+	if (ZUndoHasDiff(u))
+		size += undo_packed_size(u->prefix) +
+			undo_packed_size(u->oldmid) +
+			undo_packed_size(u->newmid) + u->oldmid;
 	switch (u->kind)
 	{
 		case ZUNDO_MOVE:
@@ -237,13 +245,13 @@ zheap_undo_encode(const ZUndo *u, char *buf)
 			p = put_bytes(p, &u->missing_len, sizeof(uint16));
 			p = put_bytes(p, u->missing, u->missing_len);
 		}
-		if (ZUndoHasDiff(u))
-		{
-			p = undo_pack(p, u->prefix);
-			p = undo_pack(p, u->oldmid);
-			p = undo_pack(p, u->newmid);
-			p = put_bytes(p, u->oldbytes, u->oldmid);
-		}
+	}
+	if (ZUndoHasDiff(u))
+	{
+		p = undo_pack(p, u->prefix);
+		p = undo_pack(p, u->oldmid);
+		p = undo_pack(p, u->newmid);
+		p = put_bytes(p, u->oldbytes, u->oldmid);
 	}
 	switch (u->kind)
 	{
@@ -309,8 +317,9 @@ decode_common(Cursor *c, ZUndo *u)
 		get_bytes(c, &u->base_fxid, sizeof(Fxid));
 		get_bytes(c, &u->base_urp, sizeof(UndoRecPtr));
 	}
-	if ((u->flags & ZUNDO_OPEN) && !is_open_delete(u))
-		undo_is_malformed(c->rec, "an open change that can't be one");
+	if (((u->flags & ZUNDO_OPEN) && !is_open_delete(u)) ||
+		((u->flags & ZUNDO_PLAIN) && !is_plain_change(u)))
+		undo_is_malformed(c->rec, "an open or plain change that can't be one");
 	if (has_old_header(u))
 	{
 		if ((Size) (c->end - c->p) < ZHEAP_HEADER_SIZE)
@@ -338,19 +347,19 @@ decode_common(Cursor *c, ZUndo *u)
 			u->missing = c->p;
 			c->p += u->missing_len;
 		}
-		if (ZUndoHasDiff(u))
-		{
-			u->prefix = get_number(c, BLCKSZ);
-			u->oldmid = get_number(c, BLCKSZ);
-			u->newmid = get_number(c, BLCKSZ);
-			if (c->end - c->p < u->oldmid)
-				undo_is_malformed(c->rec, "the payload ends in the old bytes");
-			u->oldbytes = c->p;
-			c->p += u->oldmid;
-		}
 	}
 	else if (u->flags & ZUNDO_OLD_MASK)
 		undo_is_malformed(c->rec, "an old version of a row that has none");
+	if (ZUndoHasDiff(u))
+	{
+		u->prefix = get_number(c, BLCKSZ);
+		u->oldmid = get_number(c, BLCKSZ);
+		u->newmid = get_number(c, BLCKSZ);
+		if (c->end - c->p < u->oldmid)
+			undo_is_malformed(c->rec, "the payload ends in the old bytes");
+		u->oldbytes = c->p;
+		c->p += u->oldmid;
+	}
 }
 
 static void

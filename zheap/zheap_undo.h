@@ -14,7 +14,7 @@
  *	BASE:			base fxid u64, base urp u64	(the foreign tenure below the
  *					family's tenures; 0, 0 = none)
  *	UPDATE, DELETE, MOVE:	old header, 5 bytes (as after the takeover pass and
- *					after normalising dead locks), but not if OPEN;
+ *					after normalising dead locks), but not if PLAIN;
  *					OLD_LINK: link fxid u64, link urp u64
  *					OLD_ELSEWHERE: the same; old block u32, old offset u16;
  *					missing length u16, missing bytes; and for DELETE and MOVE
@@ -34,13 +34,15 @@
  * the committed writer that ended it, urp a record of his on the page at or
  * below which, in his tenure, the one that ended it is found.
  *
+ * PLAIN: the old version was visible to all and had no locks, so that its
+ * header follows from the new one.
+ *
  * An open DELETE covers every row of the xact slot that is DELETED and isn't
- * covered by a newer record; all were visible to all before and had no locks,
- * so the old header follows from the new one.  It is the first record of its
- * top transaction in the xact slot, with nothing below (tenure FREE or FROZEN),
- * lest it cover what others deleted; and those rows were deleted by the same
- * (sub)transaction and command while it was the newest record, lest another
- * cid be theirs.
+ * covered by a newer record; all of them were plain.  It is the first record of
+ * its top transaction in the xact slot, with nothing below (tenure FREE or
+ * FROZEN), lest it cover what others deleted; and those rows were deleted by the
+ * same (sub)transaction and command while it was the newest record, lest
+ * another cid be theirs.
  *
  * An old version is named by value, never by xact slot id:
  *	OLD_ALLVISIBLE	its writer was visible to all: no link
@@ -83,7 +85,8 @@
 #define ZUNDO_KEPT_KEY			0x20	/* INSERT_SET: arrived by a move that left
 										 * the key columns alone */
 
-#define ZUNDO_OPEN				0x40	/* DELETE: see above */
+#define ZUNDO_PLAIN				0x40	/* UPDATE, DELETE: see above */
+#define ZUNDO_OPEN				0x80	/* DELETE, PLAIN too: see above */
 
 #define ZUNDO_MAX_RANGES		16
 

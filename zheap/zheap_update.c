@@ -551,6 +551,9 @@ update_write_in_place(ZRowWrite *w, UpdatePlan *plan)
 	zheap_row_describe(w, ZUNDO_UPDATE, plan->key_changed, &u, &header);
 	header.natts_flags1 = formed.natts_flags1;
 	header.flags2 |= ZH_INPLACE;
+	if ((u.flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_ALLVISIBLE &&
+		zheap_row_is_plain(w, &header))
+		u.flags |= ZUNDO_PLAIN;
 	zheap_undo_diff(&u, w->image, w->image_len, plan->body, plan->bodylen);
 	zheap_row_write(w, XLOG_ZHEAP_UPDATE, &u, &header, plan->body,
 					plan->bodylen);

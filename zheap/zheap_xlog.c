@@ -27,7 +27,7 @@ insert_put_row(char *to, const ZInsertHead *head, const char *natts,
 
 	header.slot = head->xact_slot;
 	memcpy(&header.natts_flags1, natts, sizeof(uint16));
-	header.flags2 = (head->flags & ZINSERT_SPECULATIVE) ? ZH_SPECULATIVE : 0;
+	header.flags2 = head->flags2;
 	zheap_header_put(to, &header);
 	memcpy(to + ZHEAP_HEADER_SIZE, body, len);
 	return to + ZHEAP_HEADER_SIZE + len;

@@ -10,6 +10,7 @@
  *	INSERT		flags u8, tenure in it; xact slot u8; first, packed;
  *				MULTI_INSERT: number of rows, packed;
  *				HAS_UNDO: byte offset of the record on the undo page u16;
+ *				HAS_FLAGS2: the second flags of the rows' headers, packed;
  *				tenure FROZEN: zheap_conflict_pack(), packed
  *				block 0: table page: natts_flags1 u16 and the bytes behind the
  *				row's header
@@ -40,7 +41,7 @@
 #define ZINSERT_INIT_PAGE		0x02	/* block 0 is WILL_INIT (rule W9) */
 #define ZINSERT_CLEARED_VM		0x04	/* page flag and map bits cleared */
 #define ZINSERT_REUSED_POINTER	0x08	/* free line pointers are used */
-#define ZINSERT_SPECULATIVE		0x10
+#define ZINSERT_HAS_FLAGS2		0x10	/* of all rows: speculative, copied */
 #define ZINSERT_TENURE_SHIFT	5		/* ZTenure in the bits from here on */
 
 /* main data of an insert, unpacked */
@@ -52,10 +53,11 @@ typedef struct ZInsertHead
 	OffsetNumber first;			/* rows get first, first + 1, ... */
 	uint16		ntuples;
 	uint16		undo_offset;	/* byte offset of the record on the undo page */
+	uint16		flags2;			/* of the rows' headers; 0 if not HAS_FLAGS2 */
 	uint64		conflict;		/* packed form */
 } ZInsertHead;
 
-#define ZINSERT_MAX_HEAD		(4 + 3 * UNDO_MAX_PACKED)
+#define ZINSERT_MAX_HEAD		(4 + 4 * UNDO_MAX_PACKED)
 
 /* main data of an insert record; unpack: ERROR if it is malformed */
 extern uint16 zheap_insert_pack(char *buf, uint8 info,

@@ -167,6 +167,8 @@ def delete_insert_run(b: Bench, side: Side, snapshot: bool) -> None:
     got = side.sql(question)[0]
     want = (b.p.rows, b.p.rows * (b.p.rows + 1) // 2)
     b.check(side, f"all rows are back ({variant})", got == want, got)
+    b.check(side, f"the space of deleted rows was used again ({variant})",
+            end <= 1.1 * begin, f"{begin} {end}", ours_only=True)
     b.check_pages(side, ACCOUNTS)
 
 

@@ -30,7 +30,7 @@ import psycopg2
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "python"))
 from throwaway import Cluster, become_ordinary  # noqa: E402
-from generator import NSESSIONS, PLANNER, generator_for, schema  # noqa: E402
+from generator import KEEPER, NSESSIONS, PLANNER, generator_for, schema  # noqa: E402
 from player import Difference, Player  # noqa: E402
 
 SETTINGS = """
@@ -52,7 +52,7 @@ SELECT t.oid::regclass::text, c::text FROM pg_class t
 INDEX_CHECKS = """
 SELECT bt_index_check(i.indexrelid, true) FROM pg_index i
 	JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am b ON b.oid = x.relam
-	WHERE b.amname = 'btree' AND i.indisvalid AND x.relnamespace =
+	WHERE b.amname = 'btree' AND x.relkind = 'i' AND i.indisvalid AND x.relnamespace =
 		'public'::regnamespace"""
 
 
@@ -108,18 +108,20 @@ class Arena:
         for name in ("da", "db"):
             self.admin("CREATE DATABASE %s TEMPLATE pattern" % name)
         player = Player([(n, self.cluster.dsn(n)) for n in ("da", "db")],
-                        NSESSIONS)
+                        NSESSIONS, KEEPER)
         for side, am in zip(player.sides, (self.am, "heap")):
             for sql in schema(random.Random(seed), am):
                 for part in sql.split(";;"):
                     got = side.monitor.run(part)
                     if got.code:
                         raise RuntimeError("schema: %s\n%s" % (got, part))
-            side.monitor.run(PLANNER)
+            side.monitor.run(PLANNER + "; SET lock_timeout = '100ms'")
             for n, link in enumerate(side.links):
                 link.run(PLANNER)
                 link.run("SET default_table_access_method = "
                          + (self.am if side is player.sides[0] else "heap"))
+                if n == KEEPER:
+                    link.run("SET lock_timeout = '30ms'")
                 if (seed + n) % 3 == 0:
                     link.run("SET zheap.rollback_foreground_size = 0")
         return player

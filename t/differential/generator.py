@@ -43,6 +43,11 @@ CREATE TABLE c (id int PRIMARY KEY, pid int REFERENCES t (id) %s %s,
 CREATE INDEX c_pid ON c (pid, id);
 CREATE TABLE d (id int PRIMARY KEY, q int, v int CHECK (v > -5),
 	CONSTRAINT d_q UNIQUE (q) DEFERRABLE INITIALLY %s);
+CREATE TABLE p (id int, k int, v int, s text, PRIMARY KEY (id, k))
+	PARTITION BY RANGE (k);
+CREATE TABLE p0 PARTITION OF p FOR VALUES FROM (0) TO (3);
+CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (3) TO (6);
+CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (6) TO (8) USING heap;
 CREATE TABLE log (what text)""" % (
         r.choice([100, 100, 70, 40]), r.choice(["EXTERNAL", "EXTENDED", "MAIN"]),
         r.choice(["k > 3", "true", "v >= 0"]), action, deferr,
@@ -63,8 +68,9 @@ INSERT INTO t (id, k, u, v, s, x) SELECT g, g %% 7, g, g %% 5,
 	FROM generate_series(1, %d) g;
 INSERT INTO c SELECT g, g / 2 + 1, g, repeat('c', g %% 9)
 	FROM generate_series(1, %d) g;
-INSERT INTO d SELECT g, g, g FROM generate_series(1, %d) g""" % (
-        ROWS, ROWS // 2, ROWS // 3))
+INSERT INTO d SELECT g, g, g FROM generate_series(1, %d) g;
+INSERT INTO p SELECT g, g %% 8, g, 'p' FROM generate_series(1, %d) g""" % (
+        ROWS, ROWS // 2, ROWS // 3, ROWS // 2))
     return out
 
 
@@ -294,7 +300,7 @@ class Generator:
             return self.step(s, "SELECT * FROM t WHERE k >= 0 ORDER BY id", True)
         if choice == 4:
             return self.step(s, r.choice([
-                "SELECT what FROM log",
+                "SELECT what FROM log", "SELECT * FROM p", "SELECT * FROM p",
                 "SELECT t.id, t.v, c.id, c.w FROM t JOIN c ON c.pid = t.id",
                 "SELECT * FROM c WHERE pid > 0",
                 "SELECT * FROM d WHERE q >= 0"]))
@@ -323,7 +329,7 @@ class Generator:
         kind = r.choice(
             ["update"] * 6 + ["insert"] * 3 + ["delete"] * self.deletes + ["conflict"] * 3
             + ["lock"] * 4 + ["child"] * 3 + ["unique"] * 2 + ["merge"]
-            + ["block"] + ["cursor"] * 3 + ["many"] + ["ddl"] + ["mixed"] * 2)
+            + ["block"] + ["part"] * 2 + ["cursor"] * 3 + ["many"] + ["ddl"] + ["mixed"] * 2)
         if kind == "cursor" and not intrans:
             kind = "update"
         return getattr(self, kind)(s)
@@ -425,6 +431,26 @@ class Generator:
                       a, a + r.choice([0, 2, 6]),
                       r.choice(["t.s || 'M'", "'m'"]), r.randrange(8),
                       r.randrange(8)))
+
+    def part(self, s):
+        """Rows that move between partitions."""
+        r = self.r
+        a = self.id() % 22
+        self.step(s, r.choice([
+            "UPDATE p SET k = %d WHERE id = %d RETURNING *" % (r.randrange(8), a),
+            "UPDATE p SET k = (k + 3) %% 8, v = v + 1 WHERE id = %d" % a,
+            "UPDATE p SET v = v + 1, s = s || 'u' WHERE id = %d" % a,
+            "DELETE FROM p WHERE id = %d RETURNING *" % a,
+            "INSERT INTO p VALUES (%d, %d, 0, 'i') ON CONFLICT DO NOTHING" % (
+                a, r.randrange(8)),
+            "INSERT INTO p VALUES (%d, %d, 0, 'c') ON CONFLICT (id, k) DO UPDATE "
+            "SET v = p.v + 1" % (a, r.randrange(8)),
+            "SELECT * FROM p WHERE id = %d FOR %s" % (
+                a, r.choice(["UPDATE", "SHARE NOWAIT", "KEY SHARE SKIP LOCKED"])),
+            "MERGE INTO p USING (VALUES (%d)) n (i) ON p.id = i WHEN MATCHED THEN "
+            "UPDATE SET k = %d WHEN NOT MATCHED THEN INSERT VALUES (i, 1, 1, 'm')"
+            % (a, r.randrange(8)),
+            "SELECT * FROM p WHERE id > 0"]))
 
     def block(self, s):
         """plpgsql with subtransactions."""
@@ -542,15 +568,16 @@ class Generator:
         table = r.choice(["t", "t", "c", "d", "log"])
         idle = self.others_idle(s)
         # on heap, freezing waits for the pins of cursors
-        choices = ["VACUUM (TRUNCATE off) %s",
+        choices = ["VACUUM (TRUNCATE off) %s", "VACUUM (TRUNCATE off) p",
                    "VACUUM (INDEX_CLEANUP off, TRUNCATE off) %s", "ANALYZE %s"]
+        if self.vacuum_full:
+            # under the snapshots of others, if none of them has it locked
+            choices += ["VACUUM FULL %s", "CLUSTER t USING t_k"]
         if idle:
             choices += ["VACUUM %s", "VACUUM (FREEZE) %s", "VACUUM (ANALYZE) %s",
                         "DROP INDEX CONCURRENTLY IF EXISTS t_e",
                         "REINDEX TABLE CONCURRENTLY %s",
                         "CREATE INDEX CONCURRENTLY IF NOT EXISTS t_e ON t ((v %% 5), id)"]
-            if self.vacuum_full:
-                choices += ["VACUUM FULL %s", "CLUSTER t USING t_k"]
         sql = r.choice(choices)
         self.step(s, sql % table if "%s" in sql else sql.replace("%%", "%"))
 
@@ -561,6 +588,7 @@ class Generator:
             self.step(KEEPER, "SELECT * FROM %s WHERE id > 0 ORDER BY id" % table,
                       True)
         self.step(KEEPER, "SELECT what FROM log")
+        self.step(KEEPER, "SELECT * FROM p")
 
 
 def generator_for(seed, player, vacuum_full):

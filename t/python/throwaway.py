@@ -4,6 +4,7 @@ cut kills them (all processes of the cluster at once), dropped.
 The postmaster is a child of the test, so that it is reaped when it dies; that
 is why pg_ctl isn't used.
 """
+import atexit
 import glob
 import os
 import shutil
@@ -27,6 +28,8 @@ def become_ordinary(script):
                               sys.executable, os.path.abspath(script)]
                   + sys.argv[1:])
     os.chdir("/")
+    # so that a test that is stopped takes its servers with it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 
 
 class Cluster:
@@ -41,6 +44,7 @@ class Cluster:
         os.makedirs(self.socket, exist_ok=True)
         self.process = None
         self.logged = 0
+        atexit.register(self.kill)
 
     def dsn(self, database="postgres"):
         return "host=%s port=5432 dbname=%s user=tester" % (self.socket, database)

@@ -145,7 +145,7 @@ in_xact = {}
 w = connect()
 in_xact[w] = False
 w.execute("DROP TABLE IF EXISTS h, z, clock; CREATE TABLE clock (i int)")
-w.execute("CREATE EXTENSION IF NOT EXISTS amcheck")
+w.execute("CREATE EXTENSION IF NOT EXISTS amcheck; CREATE EXTENSION IF NOT EXISTS zheap_am")
 for t, am in (("h", "heap"), ("z", "zheap")):
     w.execute(f"CREATE TABLE {t} (id int, k int, n int, v text) USING {am} WITH (autovacuum_enabled = off)")
     w.execute(f"ALTER TABLE {t} ALTER v SET STORAGE {r.choice(['external', 'extended'])}")

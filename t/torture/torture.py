@@ -211,6 +211,10 @@ synchronous_standby_names = '%s'
             r.choice(["0", "8kB", "256kB"]),
             r.choice(["zheap", "", ""]), r.choice(["on", "off"]),
             "*" if sync else "")
+        # redo for a file that was dropped later finds zero pages, which core's
+        # comparison takes for damaged ones unless images are restored
+        if "full_page_writes = off" in text:
+            text = text.replace("checking = 'zheap'", "checking = ''")
         if source is not None:
             text += "primary_conninfo = 'host=%s port=5432 user=tester'\n" % source.socket
         return text
@@ -401,6 +405,7 @@ synchronous_standby_names = '%s'
                     "CHECKPOINT", "CHECKPOINT", "VACUUM account",
                     "VACUUM receipt", "VACUUM (FREEZE, PROCESS_TOAST off) account",
                     "REINDEX INDEX account_k", "ANALYZE account",
+                    "VACUUM FULL account", "CLUSTER account USING account_pkey",
                     "VACUUM (INDEX_CLEANUP off) account",
                     "SELECT pg_switch_wal()"]))
             time.sleep(r.random() * 0.3)
