@@ -56,3 +56,14 @@ BEGIN; INSERT INTO rb VALUES (-5); ALTER TABLE rb ALTER n TYPE bigint; UPDATE rb
 SELECT rb_same();
 DROP FUNCTION rb_same;
 DROP TABLE rb, rb_before;
+-- more pages than an aborting session may take time for: the rest is left to
+-- others, and nothing of the attempt stays behind
+CREATE TABLE rb_many (id int, v int, f char(900)) USING zheap;
+INSERT INTO rb_many SELECT g, 1, 'f' FROM generate_series(1, 30000) g;
+SET zheap.rollback_foreground_size = '1GB';
+BEGIN; UPDATE rb_many SET v = 2; ROLLBACK;
+RESET zheap.rollback_foreground_size;
+SELECT count(*), sum(v) FROM rb_many;
+TRUNCATE rb_many;
+SELECT count(*) FROM rb_many;
+DROP TABLE rb_many;

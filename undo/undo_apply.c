@@ -512,6 +512,8 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 	}
 	PG_END_TRY();
 
+	/* the hand-made entry must not outlive its memory */
+	Assert(failed || state.rel == NULL);
 	restore_state(&saved);
 	ndoomed = -1;
 	doomed_files = NULL;
