@@ -38,6 +38,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/tuplesort.h"
 
@@ -51,6 +52,7 @@ typedef struct IndexCheck
 	IndexInfo  *info;
 	ExprState  *predicate;
 	Tuplesortstate *tids;		/* as int8, ascending */
+	ResourceOwner owner;		/* of its temporary files */
 	int64		tid;			/* the next one, or END_OF_TIDS */
 	int64		previous;		/* the one before it, or -1 */
 } IndexCheck;
@@ -109,8 +111,13 @@ complain_of_index(ZCheck *check, IndexCheck *index, const char *what,
 static bool
 collect_tid(ItemPointer tid, void *arg)
 {
-	tuplesort_putdatum(((IndexCheck *) arg)->tids,
-					   Int64GetDatum(encode_tid(tid)), false);
+	IndexCheck *index = (IndexCheck *) arg;
+	ResourceOwner old = CurrentResourceOwner;
+
+	/* files opened for the sort outlive the guard's subtransaction */
+	CurrentResourceOwner = index->owner;
+	tuplesort_putdatum(index->tids, Int64GetDatum(encode_tid(tid)), false);
+	CurrentResourceOwner = old;
 	return false;				/* nothing to delete */
 }
 
@@ -390,6 +397,7 @@ open_indexes(ZCheck *check, IndexPass *pass)
 											InvalidOid, false,
 											Max(maintenance_work_mem / list_length(oids), 64),
 											NULL, TUPLESORT_NONE);
+		index->owner = CurrentResourceOwner;
 		index->tid = -1;
 		pass->nindexes++;
 	}

@@ -39,6 +39,14 @@ SELECT * FROM zheap_check('ins_m');
 VACUUM ins_m;
 SELECT * FROM zheap_check('ins_m');
 SELECT count(*), sum(id), sum(v), sum(length(t)) FROM ins_m;
+-- more index entries than fit into memory
+SET maintenance_work_mem = '1MB';
+CREATE TABLE ins_big (id int PRIMARY KEY, v int) USING zheap;
+CREATE INDEX ins_big_v ON ins_big USING hash (v);
+INSERT INTO ins_big SELECT g, g % 1000 FROM generate_series(1, 60000) g;
+SELECT * FROM zheap_check('ins_big');
+RESET maintenance_work_mem;
+DROP TABLE ins_big;
 -- what the other tests left
 SELECT c.oid::regclass, k.* FROM pg_class c JOIN pg_am a ON a.oid = c.relam, zheap_check(c.oid) k
 	WHERE a.amname = 'zheap' AND c.relkind = 'r' AND c.relpersistence <> 't' ORDER BY 1;
