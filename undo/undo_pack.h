@@ -61,6 +61,48 @@ undo_unpack(const char *p, const char *end, uint64 *value)
 	return NULL;
 }
 
+/*
+ * Parts of a fixed width, and packed numbers of 16 bits at most.  As above; and
+ * what follows a part that was cut off is cut off, too: p may be NULL.
+ */
+static inline char *
+undo_pack_u16(char *p, uint16 value)
+{
+	memcpy(p, &value, sizeof(uint16));
+	return p + sizeof(uint16);
+}
+
+static inline const char *
+undo_unpack_u16(const char *p, const char *end, uint16 *value)
+{
+	if (p == NULL || end - p < (ptrdiff_t) sizeof(uint16))
+		return NULL;
+	memcpy(value, p, sizeof(uint16));
+	return p + sizeof(uint16);
+}
+
+static inline const char *
+undo_unpack_u8(const char *p, const char *end, uint8 *value)
+{
+	if (p == NULL || p >= end)
+		return NULL;
+	*value = (uint8) *p;
+	return p + 1;
+}
+
+static inline const char *
+undo_unpack_small(const char *p, const char *end, uint16 *value)
+{
+	uint64		wide = 0;
+
+	if (p != NULL)
+		p = undo_unpack(p, end, &wide);
+	if (wide > PG_UINT16_MAX)
+		return NULL;
+	*value = (uint16) wide;
+	return p;
+}
+
 /* small numbers of either sign become small numbers: 0, -1, 1, -2, ... */
 static inline uint64
 undo_zigzag(uint64 from, uint64 to)

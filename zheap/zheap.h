@@ -140,6 +140,28 @@ typedef struct ZXactSlotChoice
 	Fxid		conflict;		/* FROZEN: conflict horizon to be logged, or 0 */
 } ZXactSlotChoice;
 
+/*
+ * An open record that this backend wrote (INSERT_OPEN, open DELETE).  While it
+ * is the newest of its xact slot, further rows of the same command need none.
+ * Nothing has to be reset at the end of a transaction: fxids don't come back.
+ */
+typedef struct ZOpenRecord
+{
+	RelFileLocator locator;
+	BlockNumber block;
+	UndoRecPtr	urp;			/* Invalid: none yet */
+	Fxid		fxid;
+	CommandId	cid;
+} ZOpenRecord;
+
+extern bool zheap_open_record_goes_on(const ZOpenRecord *open, Relation rel,
+									  BlockNumber block,
+									  const ZXactSlotChoice *choice,
+									  Fxid fxid, CommandId cid);
+extern void zheap_open_record_note(ZOpenRecord *open, Relation rel,
+								   BlockNumber block, UndoRecPtr urp,
+								   Fxid fxid, CommandId cid);
+
 typedef enum ZReserveResult
 {
 	ZRESERVE_OK,

@@ -17,31 +17,8 @@
 #include "zheap/zheap.h"
 #include "zheap/zheap_lock.h"
 
-/*
- * My last open record of a delete (zheap_undo.h).  While it is the newest of
- * its xact slot, further rows deleted by the same command need none.  Nothing
- * has to be reset at the end of a transaction: fxids don't come back.
- */
-static struct
-{
-	RelFileLocator locator;
-	BlockNumber block;
-	UndoRecPtr	urp;
-	Fxid		fxid;
-	CommandId	cid;
-}			last_open;
-
-static bool
-delete_extends_open(const ZRowWrite *w)
-{
-	return w->choice.tenure == ZTENURE_CONTINUE &&
-		UndoRecPtrIsValid(last_open.urp) &&
-		w->choice.prev_urp == last_open.urp &&
-		w->fxid == last_open.fxid &&
-		w->cid == last_open.cid &&
-		w->block == last_open.block &&
-		RelFileLocatorEquals(RelationLocator(w->rel), last_open.locator);
-}
+/* my last open record of a delete (zheap_undo.h) */
+static ZOpenRecord last_open;
 
 static void
 delete_write(ZRowWrite *w, bool changing_part)
@@ -54,7 +31,9 @@ delete_write(ZRowWrite *w, bool changing_part)
 	zheap_row_header(w, &header);
 	Assert(!ZHeaderIsEnded(&header));
 	plain = !changing_part && zheap_row_is_plain(w, &header);
-	if (plain && delete_extends_open(w))
+	if (plain &&
+		zheap_open_record_goes_on(&last_open, w->rel, w->block, &w->choice,
+								  w->fxid, w->cid))
 	{
 		header.flags2 |= ZH_DELETED;
 		zheap_row_write(w, XLOG_ZHEAP_DELETE, NULL, &header, NULL, 0);
@@ -72,13 +51,8 @@ delete_write(ZRowWrite *w, bool changing_part)
 	}
 	urp = zheap_row_write(w, XLOG_ZHEAP_DELETE, &u, &header, NULL, 0);
 	if (u.flags & ZUNDO_OPEN)
-	{
-		last_open.locator = RelationLocator(w->rel);
-		last_open.block = w->block;
-		last_open.urp = urp;
-		last_open.fxid = w->fxid;
-		last_open.cid = w->cid;
-	}
+		zheap_open_record_note(&last_open, w->rel, w->block, urp, w->fxid,
+							   w->cid);
 }
 
 /*

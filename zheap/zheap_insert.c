@@ -72,19 +72,8 @@ typedef struct InsertStep
 	ZInsertChange change;
 } InsertStep;
 
-/*
- * My last open-ended record.  If it is still the newest of its xact slot, a
- * further append by the same command is covered by it.  Nothing has to be
- * reset at the end of a transaction: fxids don't come back.
- */
-static struct
-{
-	RelFileLocator locator;
-	BlockNumber block;
-	UndoRecPtr	urp;
-	Fxid		fxid;
-	CommandId	cid;
-}			last_open;
+/* my last open-ended record: covers further appends (zheap_undo.h) */
+static ZOpenRecord last_open;
 
 /* ----------------------------------------------------------------
  *	the page change and its record's head, for do and redo
@@ -110,15 +99,9 @@ zheap_insert_apply(Page page, const ZInsertChange *change)
 		return false;
 	for (int i = 0; i < change->ntuples; i++)
 	{
-		ZTupleHeader header;
-
 		if (!zheap_page_add(page, change->first + i, change->tuple[i],
 							change->len[i]))
 			return false;
-		/* a rewrite copies ended rows, too */
-		zheap_header_get(change->tuple[i], &header);
-		if (ZHeaderIsEnded(&header))
-			((PageHeader) page)->pd_prune_xid = XidFromFxid(change->fxid);
 	}
 	return true;
 }
@@ -134,10 +117,7 @@ zheap_insert_pack(char *buf, uint8 info, const ZInsertHead *head)
 	if (info == XLOG_ZHEAP_MULTI_INSERT)
 		p = undo_pack(p, head->ntuples);
 	if (head->flags & ZINSERT_HAS_UNDO)
-	{
-		memcpy(p, &head->undo_offset, sizeof(uint16));
-		p += sizeof(uint16);
-	}
+		p = undo_pack_u16(p, head->undo_offset);
 	if (head->flags & ZINSERT_HAS_FLAGS2)
 		p = undo_pack(p, head->flags2);
 	if (head->tenure == ZTENURE_FROZEN)
@@ -150,41 +130,25 @@ zheap_insert_unpack(XLogReaderState *record, ZInsertHead *head)
 {
 	const char *p = XLogRecGetData(record);
 	const char *end = p + XLogRecGetDataLen(record);
-	uint64		first = 0;
-	uint64		ntuples = 1;
-	uint64		flags2 = 0;
-	uint8		flags;
+	uint8		flags = 0;
 
 	memset(head, 0, sizeof(*head));
-	if (end - p < 3)
-		elog(ERROR, "insert record is too short");
-	flags = (uint8) *p++;
+	p = undo_unpack_u8(p, end, &flags);
 	head->flags = flags & ((1 << ZINSERT_TENURE_SHIFT) - 1);
 	head->tenure = (ZTenure) (flags >> ZINSERT_TENURE_SHIFT);
-	head->xact_slot = (uint8) *p++;
-	p = undo_unpack(p, end, &first);
-	if (p != NULL &&
-		(XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_ZHEAP_MULTI_INSERT)
-		p = undo_unpack(p, end, &ntuples);
-	if (p != NULL && (head->flags & ZINSERT_HAS_UNDO))
-	{
-		if (end - p < (ptrdiff_t) sizeof(uint16))
-			p = NULL;
-		else
-		{
-			memcpy(&head->undo_offset, p, sizeof(uint16));
-			p += sizeof(uint16);
-		}
-	}
-	if (p != NULL && (head->flags & ZINSERT_HAS_FLAGS2))
-		p = undo_unpack(p, end, &flags2);
+	p = undo_unpack_u8(p, end, &head->xact_slot);
+	p = undo_unpack_small(p, end, &head->first);
+	head->ntuples = 1;
+	if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_ZHEAP_MULTI_INSERT)
+		p = undo_unpack_small(p, end, &head->ntuples);
+	if (head->flags & ZINSERT_HAS_UNDO)
+		p = undo_unpack_u16(p, end, &head->undo_offset);
+	if (head->flags & ZINSERT_HAS_FLAGS2)
+		p = undo_unpack_small(p, end, &head->flags2);
 	if (p != NULL && head->tenure == ZTENURE_FROZEN)
 		p = undo_unpack(p, end, &head->conflict);
 	if (p != end)
 		elog(ERROR, "insert record is malformed");
-	head->first = first;
-	head->ntuples = ntuples;
-	head->flags2 = flags2;
 }
 
 /* ----------------------------------------------------------------
@@ -356,13 +320,8 @@ static bool
 extends_last_open(const InsertOp *op, const InsertStep *step)
 {
 	return !step->change.reused && op->token == 0 && op->copied == NULL &&
-		step->choice.tenure == ZTENURE_CONTINUE &&
-		step->choice.prev_urp == last_open.urp &&
-		UndoRecPtrIsValid(last_open.urp) &&
-		op->fxid == last_open.fxid &&
-		op->cid == last_open.cid &&
-		step->block == last_open.block &&
-		RelFileLocatorEquals(RelationLocator(op->rel), last_open.locator);
+		zheap_open_record_goes_on(&last_open, op->rel, step->block,
+								  &step->choice, op->fxid, op->cid);
 }
 
 /* Build the undo record.  May read undo, so no other page is locked yet. */
@@ -608,13 +567,8 @@ insert_step(InsertOp *op, ZTuple **tuples, int ntuples, char *scratch,
 	{
 		undo_release(&step.undo);
 		if (step.undo_kind == ZUNDO_INSERT_OPEN)
-		{
-			last_open.locator = RelationLocator(op->rel);
-			last_open.block = step.block;
-			last_open.urp = change->urp;
-			last_open.fxid = op->fxid;
-			last_open.cid = op->cid;
-		}
+			zheap_open_record_note(&last_open, op->rel, step.block,
+								   change->urp, op->fxid, op->cid);
 		if (step.payload != step.local)
 			pfree(step.payload);
 	}

@@ -809,6 +809,17 @@ zheap_page_problem(Page page)
 	return problem;
 }
 
+#ifdef USE_ASSERT_CHECKING
+void
+zheap_page_assert_sound(Page page, BlockNumber block, const char *work)
+{
+	char	   *problem = zheap_page_problem(page);
+
+	if (problem != NULL)
+		elog(ERROR, "%s of block %u left a bad page: %s", work, block, problem);
+}
+#endif
+
 void
 zheap_page_mask(char *page, BlockNumber blkno)
 {

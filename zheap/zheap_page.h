@@ -279,6 +279,14 @@ extern void zheap_page_end_spill(Page page);
 /* what is wrong with a page's structure (palloc'd text), or NULL; P1-P4 */
 extern char *zheap_page_problem(Page page);
 
+/* assert builds: ERROR if the private copy that "work" leaves isn't sound */
+#ifdef USE_ASSERT_CHECKING
+extern void zheap_page_assert_sound(Page page, BlockNumber block,
+									const char *work);
+#else
+#define zheap_page_assert_sound(page, block, work) ((void) 0)
+#endif
+
 /* mask for wal_consistency_checking (LSN, checksum, hints, hole) */
 extern void zheap_page_mask(char *page, BlockNumber blkno);
 

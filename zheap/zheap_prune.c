@@ -208,35 +208,6 @@ prune_spilled(Prune *prune, ZPruneResult *result)
 }
 
 /*
- * When pruning this page may help again: the oldest owner of an xact slot
- * with ended rows.  Never left behind, for 32 bits must not grow old.
- */
-static void
-set_prune_hint(Page page)
-{
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
-	OffsetNumber off;
-	Fxid		oldest = InvalidFxid;
-
-	for (off = FirstOffsetNumber; off <= max; off++)
-	{
-		ItemId		lp = PageGetItemId(page, off);
-		ZTupleHeader hdr;
-		Fxid		owner;
-
-		if (!ItemIdIsNormal(lp))
-			continue;
-		zheap_header_get((char *) PageGetItem(page, lp), &hdr);
-		if (!ZHeaderIsEnded(&hdr) || hdr.slot == 0)
-			continue;
-		owner = ZXactSlotFxid(ZPageGetXactSlot(page, hdr.slot));
-		if (oldest == InvalidFxid || owner < oldest)
-			oldest = owner;
-	}
-	((PageHeader) page)->pd_prune_xid = XidFromFxid(oldest);
-}
-
-/*
  * Rule M15, after everything else was done: may the page be marked
  * all-visible?  Counts what the caller wants to know, too.
  */
@@ -355,20 +326,11 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	if (options & ZPRUNE_TIDY)
 		tidy_page(page);
 
-	set_prune_hint(page);
 	if (options & ZPRUNE_TIDY)
 		prune_survey(prune, result);
 	result->changed = memcmp(page, BufferGetPage(buffer), BLCKSZ) != 0;
 
-#ifdef USE_ASSERT_CHECKING
-	{
-		char	   *problem = zheap_page_problem(page);
-
-		if (problem != NULL)
-			elog(ERROR, "pruning block %u left a bad page: %s",
-				 prune->block, problem);
-	}
-#endif
+	zheap_page_assert_sound(page, prune->block, "pruning");
 
 	undo_reader_close(&prune->reader);
 	zheap_delta_finish(delta, result->changed ? prune->conflict : InvalidFxid);

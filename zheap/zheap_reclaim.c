@@ -374,15 +374,7 @@ spill_page(Spill *spill)
 			 spill->block, RelationGetRelationName(spill->rel));
 	zheap_page_put_spill(work, spill->head.fxid, spill->head.urp);
 
-#ifdef USE_ASSERT_CHECKING
-	{
-		char	   *problem = zheap_page_problem(work);
-
-		if (problem != NULL)
-			elog(ERROR, "spilling block %u left a bad page: %s",
-				 spill->block, problem);
-	}
-#endif
+	zheap_page_assert_sound(work, spill->block, "spilling");
 
 	/* no history is removed: no conflict */
 	zheap_delta_finish(delta, InvalidFxid);

@@ -74,7 +74,8 @@ rollback_insert(Rollback *rb, uint8 id)
 		if (tuple == NULL)
 			continue;
 		zheap_header_get(tuple, &hdr);
-		if (zheap_undo_covers(&rb->walk.undo, off, &hdr) && hdr.slot == id && (hdr.flags2 & ZH_LOCK_ONLY) == 0)
+		if (zheap_undo_covers(&rb->walk.undo, off, &hdr) &&
+			hdr.slot == id && (hdr.flags2 & ZH_LOCK_ONLY) == 0)
 			zheap_page_set_dead(rb->page, off);
 	}
 }
@@ -379,15 +380,7 @@ rollback_batch(Relation rel, Buffer buffer, const UndoHorizons *hz)
 	for (id = 1; done && id <= ZPageGetOpaque(rb->page)->nslots; id++)
 		done = rollback_xact_slot(rb, (uint8) id);
 
-#ifdef USE_ASSERT_CHECKING
-	{
-		char	   *problem = zheap_page_problem(rb->page);
-
-		if (problem != NULL)
-			elog(ERROR, "rollback of block %u left a bad page: %s",
-				 rb->walk.block, problem);
-	}
-#endif
+	zheap_page_assert_sound(rb->page, rb->walk.block, "rollback");
 
 	/* aborted changes were visible to no snapshot: no conflict */
 	undo_reader_close(&reader);

@@ -150,7 +150,6 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	row.header = *header;
 	row.tuple = tuple;
 	row.len = len;
-	row.prune_xid = XidFromFxid(w->fxid);
 	packed_len = row_pack_head(w, info, u, &ins, header,
 							   vm.nblocks > 0 ? ZCHANGE_CLEARED_VM : 0,
 							   packed);

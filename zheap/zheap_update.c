@@ -595,7 +595,6 @@ update_move_prepare(UpdateMove *m, UpdatePlan *plan)
 	m->old.offset = w->off;
 	m->old.tuple = NULL;
 	m->old.len = 0;
-	m->old.prune_xid = XidFromFxid(w->fxid);
 	ItemPointerSet(&u[0].tid, m->newblock, plan->new_off);
 
 	memset(&u[1], 0, sizeof(ZUndo));

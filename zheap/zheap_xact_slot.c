@@ -577,3 +577,31 @@ zheap_xact_slot_own(Page page, uint8 id, ZTenure tenure, Fxid fxid,
 	slot->fxid_bits = fxid;
 	slot->urp = urp;
 }
+
+/* ----------------------------------------------------------------
+ *	open records
+ * ----------------------------------------------------------------
+ */
+
+bool
+zheap_open_record_goes_on(const ZOpenRecord *open, Relation rel,
+						  BlockNumber block, const ZXactSlotChoice *choice,
+						  Fxid fxid, CommandId cid)
+{
+	return choice->tenure == ZTENURE_CONTINUE &&
+		UndoRecPtrIsValid(open->urp) &&
+		choice->prev_urp == open->urp &&
+		fxid == open->fxid && cid == open->cid && block == open->block &&
+		RelFileLocatorEquals(RelationLocator(rel), open->locator);
+}
+
+void
+zheap_open_record_note(ZOpenRecord *open, Relation rel, BlockNumber block,
+					   UndoRecPtr urp, Fxid fxid, CommandId cid)
+{
+	open->locator = RelationLocator(rel);
+	open->block = block;
+	open->urp = urp;
+	open->fxid = fxid;
+	open->cid = cid;
+}

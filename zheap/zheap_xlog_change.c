@@ -62,10 +62,7 @@ zheap_change_apply_row(Page page, const ZRowChange *change)
 	zheap_header_put(tuple, &header);
 
 	if (ZHeaderIsEnded(&header))
-	{
 		PageClearAllVisible(page);
-		PageSetPrunable(page, change->prune_xid);
-	}
 	return true;
 }
 
@@ -82,45 +79,6 @@ zheap_change_apply_arrival(Page page, OffsetNumber offset, const char *tuple,
  *	main data
  * ----------------------------------------------------------------
  */
-static char *
-pack_u16(char *p, uint16 value)
-{
-	memcpy(p, &value, sizeof(uint16));
-	return p + sizeof(uint16);
-}
-
-static const char *
-unpack_u16(const char *p, const char *end, uint16 *value)
-{
-	if (p == NULL || end - p < (ptrdiff_t) sizeof(uint16))
-		return NULL;
-	memcpy(value, p, sizeof(uint16));
-	return p + sizeof(uint16);
-}
-
-/* a packed number that is 16 bits wide at most */
-static const char *
-unpack_small(const char *p, const char *end, uint16 *value)
-{
-	uint64		wide = 0;
-
-	if (p != NULL)
-		p = undo_unpack(p, end, &wide);
-	if (wide > PG_UINT16_MAX)
-		return NULL;
-	*value = (uint16) wide;
-	return p;
-}
-
-static const char *
-unpack_u8(const char *p, const char *end, uint8 *value)
-{
-	if (p == NULL || p >= end)
-		return NULL;
-	*value = (uint8) *p;
-	return p + 1;
-}
-
 static void
 check_unpacked(const char *p, const char *end)
 {
@@ -137,13 +95,13 @@ zheap_change_pack(char *buf, uint8 info, const ZChangeHead *head)
 	*p++ = (char) head->xact_slot;
 	p = undo_pack(p, head->offset);
 	if ((head->flags & ZCHANGE_NO_UNDO) == 0)
-		p = pack_u16(p, head->undo_offset);
+		p = undo_pack_u16(p, head->undo_offset);
 	if (head->tenure == ZTENURE_FROZEN)
 		p = undo_pack(p, head->conflict);
 	if (head->flags & ZCHANGE_OTHER_SLOT)
 		*p++ = (char) head->header.slot;
 	if ((head->flags & ZCHANGE_SAME_NATTS) == 0)
-		p = pack_u16(p, head->header.natts_flags1);
+		p = undo_pack_u16(p, head->header.natts_flags1);
 	p = undo_pack(p, head->header.flags2);
 	if (info == XLOG_ZHEAP_UPDATE)
 	{
@@ -162,26 +120,26 @@ zheap_change_unpack(XLogReaderState *record, ZChangeHead *head)
 	uint8		flags = 0;
 
 	memset(head, 0, sizeof(*head));
-	p = unpack_u8(p, end, &flags);
+	p = undo_unpack_u8(p, end, &flags);
 	head->flags = flags & ((1 << ZCHANGE_TENURE_SHIFT) - 1);
 	head->tenure = (ZTenure) (flags >> ZCHANGE_TENURE_SHIFT);
-	p = unpack_u8(p, end, &head->xact_slot);
-	p = unpack_small(p, end, &head->offset);
+	p = undo_unpack_u8(p, end, &head->xact_slot);
+	p = undo_unpack_small(p, end, &head->offset);
 	if ((flags & ZCHANGE_NO_UNDO) == 0)
-		p = unpack_u16(p, end, &head->undo_offset);
+		p = undo_unpack_u16(p, end, &head->undo_offset);
 	if (p != NULL && head->tenure == ZTENURE_FROZEN)
 		p = undo_unpack(p, end, &head->conflict);
 	head->header.slot = head->xact_slot;
 	if (flags & ZCHANGE_OTHER_SLOT)
-		p = unpack_u8(p, end, &head->header.slot);
+		p = undo_unpack_u8(p, end, &head->header.slot);
 	if ((flags & ZCHANGE_SAME_NATTS) == 0)
-		p = unpack_u16(p, end, &head->header.natts_flags1);
-	p = unpack_small(p, end, &head->header.flags2);
+		p = undo_unpack_u16(p, end, &head->header.natts_flags1);
+	p = undo_unpack_small(p, end, &head->header.flags2);
 	if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_ZHEAP_UPDATE)
 	{
-		p = unpack_small(p, end, &head->prefix);
-		p = unpack_small(p, end, &head->oldmid);
-		p = unpack_small(p, end, &head->newmid);
+		p = undo_unpack_small(p, end, &head->prefix);
+		p = undo_unpack_small(p, end, &head->oldmid);
+		p = undo_unpack_small(p, end, &head->newmid);
 	}
 	check_unpacked(p, end);
 }
@@ -197,7 +155,7 @@ zheap_move_pack(char *buf, const ZMoveHead *head)
 	*p++ = (char) head->xact_slot[1];
 	p = undo_pack(p, head->offset[0]);
 	p = undo_pack(p, head->offset[1]);
-	p = pack_u16(p, head->undo_offset[0]);
+	p = undo_pack_u16(p, head->undo_offset[0]);
 	p = undo_pack(p, head->undo_offset[1] - head->undo_offset[0]);
 	if (head->tenure[0] == ZTENURE_FROZEN || head->tenure[1] == ZTENURE_FROZEN)
 		p = undo_pack(p, head->conflict);
@@ -213,21 +171,21 @@ zheap_move_unpack(XLogReaderState *record, ZMoveHead *head)
 	uint8		tenures = 0;
 
 	memset(head, 0, sizeof(*head));
-	p = unpack_u8(p, end, &head->flags);
-	p = unpack_u8(p, end, &tenures);
+	p = undo_unpack_u8(p, end, &head->flags);
+	p = undo_unpack_u8(p, end, &tenures);
 	head->tenure[0] = (ZTenure) (tenures & 0x0F);
 	head->tenure[1] = (ZTenure) (tenures >> 4);
-	p = unpack_u8(p, end, &head->xact_slot[0]);
-	p = unpack_u8(p, end, &head->xact_slot[1]);
-	p = unpack_small(p, end, &head->offset[0]);
-	p = unpack_small(p, end, &head->offset[1]);
-	p = unpack_u16(p, end, &head->undo_offset[0]);
-	p = unpack_small(p, end, &head->undo_offset[1]);
+	p = undo_unpack_u8(p, end, &head->xact_slot[0]);
+	p = undo_unpack_u8(p, end, &head->xact_slot[1]);
+	p = undo_unpack_small(p, end, &head->offset[0]);
+	p = undo_unpack_small(p, end, &head->offset[1]);
+	p = undo_unpack_u16(p, end, &head->undo_offset[0]);
+	p = undo_unpack_small(p, end, &head->undo_offset[1]);
 	head->undo_offset[1] += head->undo_offset[0];
 	if (p != NULL && (head->tenure[0] == ZTENURE_FROZEN ||
 					  head->tenure[1] == ZTENURE_FROZEN))
 		p = undo_unpack(p, end, &head->conflict);
-	p = unpack_small(p, end, &head->flags2);
+	p = undo_unpack_small(p, end, &head->flags2);
 	check_unpacked(p, end);
 }
 
@@ -340,7 +298,6 @@ change_redo_row(XLogReaderState *record, bool has_body)
 
 		change_redo_check(page, block, head.offset);
 		row.offset = head.offset;
-		row.prune_xid = XidFromFxid(own.fxid);
 		change_redo_header(page, &head, &row.header);
 		row.tuple = NULL;
 		row.len = 0;
@@ -455,7 +412,6 @@ change_redo_move(XLogReaderState *record)
 
 		change_redo_check(page, block[0], xlrec.offset[0]);
 		row.offset = xlrec.offset[0];
-		row.prune_xid = XidFromFxid(own.fxid);
 		zheap_header_get((char *) PageGetItem(page, PageGetItemId(page, row.offset)),
 						 &row.header);
 		row.header.slot = own.xact_slot;

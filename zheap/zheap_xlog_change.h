@@ -104,7 +104,6 @@ typedef struct ZRowChange
 	ZTupleHeader header;
 	const char *tuple;			/* header bytes are ignored; not into the page */
 	uint16		len;			/* true length */
-	TransactionId prune_xid;	/* writer, remembered if the row ends */
 } ZRowChange;
 
 /*
