@@ -38,14 +38,6 @@ sub pause
 	set_conf($node, 'zheap.rollback_paused' => $_[0], 'zheap.rollback_foreground_size' => $_[0] eq 'on' ? '0' : '256kB');
 }
 
-# what the launcher sees: passes have been made since
-sub passes
-{
-	my $before = value('SELECT h FROM zheap_horizons()');
-	$node->safe_psql('postgres', 'UPDATE other SET a = a + 1') for 1 .. 5;
-	$node->poll_query_until('postgres', "SELECT h::text::numeric > $before FROM zheap_horizons()");
-}
-
 subtest 'A8 publish before WAL' => sub {
 	plan skip_all => 'the server has no assertions' if !$assertions;
 	# dies between the WAL record and the publication, and behind it: had the
