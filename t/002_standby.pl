@@ -50,14 +50,15 @@ sub same_on_standby
 }
 
 # --- an old snapshot of the standby reads old versions while rows are changed,
-# --- moved, deleted and rolled back on the primary
+# --- moved, deleted and rolled back on the primary, which knows of it all along:
+# --- what was discarded before the first feedback would stop replay for good
+ok($node->poll_query_until('postgres',
+	'SELECT count(*) = 1 FROM pg_stat_replication WHERE backend_xmin IS NOT NULL'), 'feedback');
 $node->wait_for_catchup($standby);
 my $old = session($standby);
 my $digest = 'SELECT count(*), sum(hashtextextended(s::text, 0)::numeric) FROM s';
 my $before = ask($old, "BEGIN ISOLATION LEVEL REPEATABLE READ; $digest");
 like($before, qr/^2000\|/, 'snapshot on the standby');
-ok($node->poll_query_until('postgres',
-	'SELECT count(*) = 1 FROM pg_stat_replication WHERE backend_xmin IS NOT NULL'), 'feedback');
 $node->safe_psql('postgres', q{
 UPDATE s SET c = c + 1 WHERE k <= 1000;
 UPDATE s SET c = c + 1 WHERE k <= 500;

@@ -55,12 +55,12 @@ sub views
 }
 
 # --- with feedback: the standby's snapshot is what rows are spilled for
+ok($node->poll_query_until('postgres',
+	'SELECT count(*) = 1 FROM pg_replication_slots WHERE xmin IS NOT NULL AND active'), 'feedback');
 my $old = session($standby);
 ask($old, 'BEGIN ISOLATION LEVEL REPEATABLE READ');
 my $before = views($old);
 like($before, qr/2000\|/, 'snapshot on the standby');
-ok($node->poll_query_until('postgres',
-	'SELECT count(*) = 1 FROM pg_replication_slots WHERE xmin IS NOT NULL AND active'), 'feedback');
 $node->safe_psql('postgres', q{
 DELETE FROM z WHERE id % 2 = 0;
 UPDATE z SET k = k + 5000 WHERE id % 4 = 1;

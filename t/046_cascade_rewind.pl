@@ -53,10 +53,10 @@ sub same
 my $digest = 'SELECT count(*), sum(c), sum(hashtextextended(x::text, 0)::numeric) FROM x';
 
 # --- an old snapshot two servers away
+ok($a->poll_query_until('postgres', 'SELECT count(*) = 1 FROM pg_stat_replication WHERE backend_xmin IS NOT NULL'), 'feedback reaches the primary');
 catch_up($a);
 my $old = session($c);
 my $rows = ask($old, "BEGIN ISOLATION LEVEL REPEATABLE READ; $digest");
-ok($a->poll_query_until('postgres', 'SELECT count(*) = 1 FROM pg_stat_replication WHERE backend_xmin IS NOT NULL'), 'feedback reaches the primary');
 $a->safe_psql('postgres', 'UPDATE x SET c = c + 1; UPDATE x SET c = c + 1 WHERE k < 1000; DELETE FROM x WHERE k > 2900; '
 	  . "BEGIN; UPDATE x SET t = 'undone'; ROLLBACK; SELECT pg_current_xact_id();") for 1 .. 3;
 $a->safe_psql('postgres', 'VACUUM x');

@@ -74,7 +74,7 @@ for my $fpw ('on', 'off')
 		select(undef, undef, undef, 0.1);
 	}
 	ok(!-e $file, 'a worker dies in the middle of the rollback');
-	$node->poll_query_until('postgres', 'SELECT true');
+	wait_until_up($node) or die 'no server';
 	same_as_heap('after a crash of the rollback');
 	undo_quiet($node, "full_page_writes $fpw");
 	same_as_heap('rolled back');

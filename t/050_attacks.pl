@@ -59,7 +59,7 @@ subtest 'A8 publish before WAL' => sub {
 			select(undef, undef, undef, 0.1);
 		}
 		ok(!-e $file, "$point was reached") or unlink $file;
-		$node->poll_query_until('postgres', 'SELECT true');
+		wait_until_up($node) or die 'no server';
 		my $now = value($digest);
 		$node->safe_psql('postgres', 'UPDATE x SET c = c + 1; UPDATE x SET c = c - 1');
 		# replay waits for the snapshot or has not got so far
