@@ -50,6 +50,7 @@ OBJS = \
 	zheap/zheap_space.o \
 	zheap/zheap_xlog_change.o \
 	zheap/zheap_lockers.o \
+	zheap/zheap_row.o \
 	zheap/zheap_lock.o \
 	zheap/zheap_row_write.o \
 	zheap/zheap_tuple_lock.o \

@@ -500,7 +500,7 @@ extern void zheap_vm_set_lsn(ZVmClear *vm, XLogRecPtr lsn);
 extern void zheap_vm_release(ZVmClear *vm);
 
 /* ----------------------------------------------------------------
- *	zheap_lock.c
+ *	zheap_row.c, zheap_tuple_lock.c
  * ----------------------------------------------------------------
  */
 

@@ -2,8 +2,9 @@
  *
  * zheap_lock.h
  *	  A write to an existing row in flight, what delete, update and lock share:
- *	  taking the row (zheap_lock.c), writing (zheap_row_write.c), and who has
- *	  it locked (zheap_lockers.c).  Private to these.
+ *	  its pages and the waiting (zheap_row.c), taking the row (zheap_lock.c),
+ *	  writing (zheap_row_write.c), and who has it locked (zheap_lockers.c).
+ *	  Private to these.
  *
  *		zheap_row_begin(&w, ...);			no lock held; resolves the TID's tag
  *		result = zheap_row_take(&w);		may wait; TM_Ok: page locked, xact
@@ -120,20 +121,29 @@ typedef struct ZRowWrite
 	TM_FailureData failure;		/* filled unless TM_Ok */
 } ZRowWrite;
 
+/* zheap_row.c */
 extern void zheap_row_begin(ZRowWrite *w, Relation rel,
 							const ItemPointerData *tid, CommandId cid,
 							Snapshot snapshot, Snapshot crosscheck);
-extern TM_Result zheap_row_take(ZRowWrite *w);
+extern void zheap_row_lock(ZRowWrite *w);
 extern void zheap_row_unlock(ZRowWrite *w);
 extern void zheap_row_end(ZRowWrite *w);
-extern bool zheap_row_visible_to(Snapshot snapshot, Fxid writer, bool own,
-								 CommandId cid);
 
 /* give the pages up, wait for a transaction in the way; TM_Ok: take again */
 extern TM_Result zheap_row_wait_for(ZRowWrite *w, Fxid fxid);
 
 /* no xact slot on one of the pages: give them up, wait for a running owner */
 extern void zheap_row_wait_xact_slot(ZRowWrite *w, Fxid fxid);
+
+/* give the pages up, take the overflow lock; TM_Ok or TM_WouldBlock */
+extern TM_Result zheap_row_get_tag(ZRowWrite *w);
+
+/* zheap_lock.c */
+extern TM_Result zheap_row_take(ZRowWrite *w);
+extern bool zheap_row_visible_to(Snapshot snapshot, Fxid writer, bool own,
+								 CommandId cid);
+
+/* zheap_row_write.c */
 
 /* fill a change record and the header of a change (delete, update, move) */
 extern void zheap_row_describe(ZRowWrite *w, uint8 kind, bool key, ZUndo *u,

@@ -440,6 +440,69 @@ update_find_home(ZRowWrite *w, UpdatePlan *plan)
 	return false;
 }
 
+/* what became of a try to decide where the new version goes */
+typedef enum UpdateStep
+{
+	UPDATE_READY,
+	UPDATE_MOVES,				/* not in place */
+	UPDATE_AGAIN,				/* the row was given up: take it again */
+	UPDATE_WAIT					/* for a transaction in the way */
+} UpdateStep;
+
+/* w is taken */
+static UpdateStep
+update_try_in_place(ZRowWrite *w, UpdatePlan *plan, Fxid *wait_for)
+{
+	Size		need;
+	Size		room;
+
+	if (plan->index_changed || plan->no_room)
+		return UPDATE_MOVES;
+	if (!update_may_overwrite(w, plan))
+	{
+		if (plan->events_known)
+			return UPDATE_MOVES;
+		zheap_row_unlock(w);
+		plan->events_pending = update_events_are_pending(plan->rel);
+		plan->events_known = true;
+		return UPDATE_AGAIN;
+	}
+	*wait_for = update_make_body(w, plan, false);
+	if (*wait_for != InvalidFxid)
+		return UPDATE_WAIT;
+
+	need = update_need(w, plan);
+	room = zheap_page_total_free(w->page);
+	if (!update_fits_undo(w, plan) || (need > room && plan->reclaimed))
+		plan->no_room = true;
+	else if (need <= room)
+		return UPDATE_READY;
+	else
+	{
+		plan->reclaimed = true;
+		plan->no_room = !update_reclaim(w, plan, need - room);
+	}
+	zheap_row_unlock(w);
+	return UPDATE_AGAIN;
+}
+
+/* w is taken */
+static UpdateStep
+update_try_move(ZRowWrite *w, UpdatePlan *plan, Fxid *wait_for)
+{
+	/* holders of the overflow lock can't be named: wait for them */
+	if ((w->header.flags2 & ZH_HW_LOCKED) && !w->alone)
+	{
+		w->alone = true;
+		zheap_row_unlock(w);
+		return UPDATE_AGAIN;
+	}
+	*wait_for = update_make_body(w, plan, true);
+	if (*wait_for != InvalidFxid)
+		return UPDATE_WAIT;
+	return update_find_home(w, plan) ? UPDATE_READY : UPDATE_AGAIN;
+}
+
 /*
  * Take the row until everything is decided: in place, or where to.  As
  * zheap_row_take().
@@ -450,87 +513,30 @@ update_take(ZRowWrite *w, UpdatePlan *plan)
 	for (;;)
 	{
 		TM_Result	result = zheap_row_take(w);
-		Fxid		wait_for;
+		Fxid		wait_for = InvalidFxid;
+		UpdateStep	step;
 
+		if (result != TM_Ok && plan->toasted)
+			elog(ERROR, "row (%u,%u) of relation \"%s\" changed although it was locked",
+				 w->block, w->off, RelationGetRelationName(plan->rel));
 		if (result != TM_Ok)
-		{
-			if (plan->toasted)
-				elog(ERROR, "row (%u,%u) of relation \"%s\" changed although it was locked",
-					 w->block, w->off, RelationGetRelationName(plan->rel));
 			return result;
-		}
-
 		if (plan->toast_first)
 		{
 			update_lock_and_toast(w, plan);
 			continue;
 		}
 
-		/* in place? */
-		if (!plan->index_changed && !plan->no_room)
-		{
-			if (update_may_overwrite(w, plan))
-			{
-				wait_for = update_make_body(w, plan, false);
-				if (wait_for != InvalidFxid)
-				{
-					result = zheap_row_wait_for(w, wait_for);
-					if (result != TM_Ok)
-						return result;
-					continue;
-				}
-				if (!update_fits_undo(w, plan))
-				{
-					plan->no_room = true;
-					zheap_row_unlock(w);
-					continue;
-				}
-				if (update_need(w, plan) <= zheap_page_total_free(w->page))
-				{
-					plan->move = false;
-					return TM_Ok;
-				}
-				if (!plan->reclaimed)
-				{
-					plan->reclaimed = true;
-					plan->no_room = !update_reclaim(w, plan,
-													update_need(w, plan) -
-													zheap_page_total_free(w->page));
-				}
-				else
-					plan->no_room = true;
-				zheap_row_unlock(w);
-				continue;
-			}
-			if (!plan->events_known)
-			{
-				zheap_row_unlock(w);
-				plan->events_pending = update_events_are_pending(plan->rel);
-				plan->events_known = true;
-				continue;
-			}
-		}
-
-		/* holders of the overflow lock can't be named: wait for them */
-		if ((w->header.flags2 & ZH_HW_LOCKED) && !w->alone)
-		{
-			w->alone = true;
-			zheap_row_unlock(w);
-			continue;
-		}
-		wait_for = update_make_body(w, plan, true);
-		if (wait_for != InvalidFxid)
-		{
-			result = zheap_row_wait_for(w, wait_for);
-			if (result != TM_Ok)
-				return result;
-			continue;
-		}
-		if (update_find_home(w, plan))
-		{
-			plan->move = true;
+		step = update_try_in_place(w, plan, &wait_for);
+		plan->move = step == UPDATE_MOVES;
+		if (plan->move)
+			step = update_try_move(w, plan, &wait_for);
+		if (step == UPDATE_READY)
 			return TM_Ok;
-		}
+		if (step == UPDATE_WAIT)
+			result = zheap_row_wait_for(w, wait_for);
+		if (result != TM_Ok)
+			return result;
 	}
 }
 
