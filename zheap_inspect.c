@@ -381,7 +381,7 @@ zheap_undo_records(PG_FUNCTION_ARGS)
 		values[5] = Int64GetDatum((int64) undo->cid);
 		values[6] = FxidGetDatum(undo->prev_fxid);
 		nulls[6] = !start || undo->prev_fxid == InvalidFxid;
-		values[7] = Int32GetDatum(SizeOfUndoRecordHeader + rec->payload_len);
+		values[7] = Int32GetDatum(rec->len);
 		zheap_inspect_put_row(fcinfo, values, nulls);
 
 		if (start)

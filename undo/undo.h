@@ -93,17 +93,22 @@ extern Fxid undo_current_fxid(void);
  * ----------------------------------------------------------------
  */
 
-/* kinds 1..127 belong to the client; what they mean the store doesn't know */
+/* these kinds belong to the client; what they mean the store doesn't know */
+#define UNDO_MAX_KIND		63
 #define UNDO_KIND_RUN		255
 
-/* bytes of a record before its payload (see undo_record.h) */
-#define SizeOfUndoRecordHeader	20
-
-/* no record, its header included, may be longer than this; see undo_page.h */
-#define UNDO_MAX_RECORD_SIZE	(BLCKSZ - 24 - 48 - 24)
-#define UNDO_MAX_PAYLOAD		(UNDO_MAX_RECORD_SIZE - SizeOfUndoRecordHeader)
+/*
+ * Bytes of a record before its payload, of a run header with what it adds to
+ * the page, and of a payload, at most; see undo_page.h, which proves them.
+ */
+#define UNDO_MAX_HEAD		24
+#define UNDO_MAX_RUN		19
+#define UNDO_MAX_PAYLOAD	(BLCKSZ - 24 - 40 - UNDO_MAX_RUN - UNDO_MAX_HEAD)
 
 #define UNDO_MAX_INSERTION		2
+
+/* as a chain: the record that was added before, in the same insertion */
+#define UNDO_CHAIN_PREVIOUS		(~(UndoRecPtr) 0)
 
 typedef struct UndoInsertRec
 {
@@ -115,6 +120,10 @@ typedef struct UndoInsertRec
 	const char *payload;		/* must live until undo_release() */
 	uint16		payload_len;
 	UndoRecPtr	urp;			/* out: set by undo_prepare() */
+	/* private */
+	bool		chain_previous; /* chain is the record before */
+	uint8		head_len;		/* what goes to the page before the payload */
+	char		head[UNDO_MAX_HEAD];
 } UndoInsertRec;
 
 typedef struct UndoInsertion
@@ -133,7 +142,10 @@ typedef struct UndoInsertion
 	UndoLogNumber log;
 	uint16		start;			/* byte offset of the first byte to write */
 	bool		new_run;		/* a run header goes first */
+	bool		new_relation;	/* and a relation entry */
 	uint16		run;			/* byte offset of the run header */
+	uint8		run_len;
+	char		run_head[UNDO_MAX_RUN];
 	char		wal_header[72];
 } UndoInsertion;
 
@@ -226,9 +238,10 @@ typedef struct UndoRecord
 	Fxid		writer;			/* from the run header */
 	Oid			reloid;
 	Oid			dboid;
+	uint16		len;			/* bytes on the undo page */
 	uint16		payload_len;
 	const char *payload;		/* into data[], not aligned */
-	char		data[UNDO_MAX_RECORD_SIZE];
+	char		data[UNDO_MAX_PAYLOAD];
 } UndoRecord;
 
 /*
@@ -242,6 +255,12 @@ typedef struct UndoReader
 	Buffer		buffer;
 	UndoLogNumber log;
 	BlockNumber block;
+	/* run header last read on that page, while it has this number */
+	uint64		run_seq;
+	uint16		run;			/* 0: none */
+	Oid			run_reloid;
+	Oid			run_dboid;
+	Fxid		run_fxid;
 } UndoReader;
 
 extern void undo_reader_open(UndoReader *reader, Relation rel);

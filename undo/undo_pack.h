@@ -6,15 +6,28 @@
  * Seven bits a byte, the low ones first, the high bit says that more follow.
  * Differences that may have either sign go through undo_zigzag() before.
  *
+ * Undo record pointers are packed relative to another one ("from", which the
+ * reader knows, too), and short when both are of the same log or of logs that
+ * grow together:
+ *
+ *	15 13 12          0
+ *	+----+-------------+-------------------+-----------------------------+
+ *	|form|   offset    | log, packed, if   | difference of the blocks,   |
+ *	| 3  |     13      | it is not from's  | zigzag, "n" bytes, low first|
+ *	+----+-------------+-------------------+-----------------------------+
+ *	 form n (0 .. 3): the same log; 3 + n (n = 1 .. 3): another log;
+ *	 7: offset 0, the pointer follows as it is, u64; offset 1, it is null
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef UNDO_PACK_H
 #define UNDO_PACK_H
 
-#include "postgres.h"
+#include "undo/undo_defs.h"
 
-/* bytes of the longest number */
+/* bytes of the longest number, and of the longest undo record pointer */
 #define UNDO_MAX_PACKED		10
+#define UNDO_MAX_PACKED_URP	10
 
 static inline int
 undo_packed_size(uint64 value)
@@ -47,6 +60,12 @@ undo_unpack(const char *p, const char *end, uint64 *value)
 {
 	uint64		result = 0;
 
+	/* most are small */
+	if (likely(p < end && (*p & 0x80) == 0))
+	{
+		*value = (uint8) *p;
+		return p + 1;
+	}
 	for (int shift = 0; shift < 64 && p < end; shift += 7)
 	{
 		uint8		b = (uint8) *p++;
@@ -118,6 +137,125 @@ undo_unzigzag(uint64 from, uint64 packed)
 	uint64		half = packed >> 1;
 
 	return (packed & 1) ? from - half - 1 : from + half;
+}
+
+/* ----------------------------------------------------------------
+ *	undo record pointers
+ * ----------------------------------------------------------------
+ */
+
+#define UNDO_URP_OFFSET_BITS	13
+#define UNDO_URP_RAW			7
+#define UNDO_URP_RAW_VALUE		0
+#define UNDO_URP_RAW_NULL		1
+
+/*
+ * The form for urp, and what follows the first two bytes: the log if form > 3,
+ * and nbytes bytes of diff.
+ */
+static inline uint8
+undo_urp_form(UndoRecPtr from, UndoRecPtr urp, uint64 *diff, int *nbytes)
+{
+	bool		same_log = UndoRecPtrGetLog(from) == UndoRecPtrGetLog(urp);
+
+	*diff = undo_zigzag(UndoRecPtrGetBlock(from), UndoRecPtrGetBlock(urp));
+	if (*diff == 0 && same_log)
+		*nbytes = 0;
+	else if (*diff <= 0xFF)
+		*nbytes = 1;
+	else if (*diff <= 0xFFFF)
+		*nbytes = 2;
+	else
+		*nbytes = 3;
+	if (!UndoRecPtrIsValid(urp) || *diff > 0xFFFFFF ||
+		(UndoRecPtrGetOffset(urp) >> UNDO_URP_OFFSET_BITS) != 0)
+		return UNDO_URP_RAW;
+	return same_log ? *nbytes : 3 + *nbytes;
+}
+
+static inline int
+undo_packed_urp_size(UndoRecPtr from, UndoRecPtr urp)
+{
+	uint64		diff;
+	int			nbytes;
+	uint8		form = undo_urp_form(from, urp, &diff, &nbytes);
+
+	if (form == UNDO_URP_RAW)
+		return UndoRecPtrIsValid(urp) ? 2 + sizeof(UndoRecPtr) : 2;
+	return 2 + nbytes +
+		(form > 3 ? undo_packed_size(UndoRecPtrGetLog(urp)) : 0);
+}
+
+static inline char *
+undo_pack_urp(char *p, UndoRecPtr from, UndoRecPtr urp)
+{
+	uint64		diff;
+	int			nbytes;
+	uint8		form = undo_urp_form(from, urp, &diff, &nbytes);
+
+	if (form == UNDO_URP_RAW)
+	{
+		p = undo_pack_u16(p, (UNDO_URP_RAW << UNDO_URP_OFFSET_BITS) |
+						  (UndoRecPtrIsValid(urp) ? UNDO_URP_RAW_VALUE :
+						   UNDO_URP_RAW_NULL));
+		if (!UndoRecPtrIsValid(urp))
+			return p;
+		memcpy(p, &urp, sizeof(UndoRecPtr));
+		return p + sizeof(UndoRecPtr);
+	}
+	p = undo_pack_u16(p, (form << UNDO_URP_OFFSET_BITS) |
+					  UndoRecPtrGetOffset(urp));
+	if (form > 3)
+		p = undo_pack(p, UndoRecPtrGetLog(urp));
+	for (; nbytes > 0; nbytes--, diff >>= 8)
+		*p++ = (char) (diff & 0xFF);
+	return p;
+}
+
+/* The byte behind the pointer, or NULL if it isn't complete before end. */
+static inline const char *
+undo_unpack_urp(const char *p, const char *end, UndoRecPtr from,
+				UndoRecPtr *urp)
+{
+	uint16		head = 0;
+	uint64		log = UndoRecPtrGetLog(from);
+	uint64		diff = 0;
+	int			n;
+
+	p = undo_unpack_u16(p, end, &head);
+	if (p == NULL)
+		return NULL;
+	n = head >> UNDO_URP_OFFSET_BITS;
+	head &= (1 << UNDO_URP_OFFSET_BITS) - 1;
+	if (unlikely(n == UNDO_URP_RAW))
+	{
+		*urp = InvalidUndoRecPtr;
+		if (head == UNDO_URP_RAW_NULL)
+			return p;
+		if (end - p < (ptrdiff_t) sizeof(UndoRecPtr))
+			return NULL;
+		memcpy(urp, p, sizeof(UndoRecPtr));
+		return p + sizeof(UndoRecPtr);
+	}
+	if (n > 3)
+	{
+		n -= 3;
+		p = undo_unpack(p, end, &log);
+		if (p == NULL)
+			return NULL;
+	}
+	if (end - p < n)
+		return NULL;
+	if (n > 0)
+		diff = (uint8) p[0];
+	if (n > 1)
+		diff |= (uint32) (uint8) p[1] << 8;
+	if (n > 2)
+		diff |= (uint32) (uint8) p[2] << 16;
+	*urp = MakeUndoRecPtr(log,
+						  undo_unzigzag(UndoRecPtrGetBlock(from), diff) &
+						  (((uint64) 1 << UNDO_BLOCK_BITS) - 1), head);
+	return p + n;
 }
 
 #endif							/* UNDO_PACK_H */

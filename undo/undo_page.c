@@ -12,23 +12,36 @@
 
 #include "access/bufmask.h"
 
-#include "undo/undo.h"
+#include "undo/undo_pack.h"
 #include "undo/undo_page.h"
 
-/* byte positions within an entry */
-#define ENTRY_LEN		0
-#define ENTRY_KIND		2
-#define ENTRY_FLAGS		3
-#define RUN_RELOID		4
-#define RUN_DBOID		8
-#define RUN_FXID		12
-#define REC_RUN			4
-#define REC_OFFSET		6
-#define REC_BLOCK		8
-#define REC_CHAIN		12
+/* first byte of a run header, and of a record */
+#define HEAD_IS_RUN			0x80
+#define HEAD_RELATION(b)	(((b) >> 1) & 0x3F)
+#define HEAD_APPLIED		UNDO_RUN_APPLIED
+#define HEAD_HAS_CHAIN		0x40
+#define HEAD_KIND			UNDO_MAX_KIND
 
-#define PUT(dst, val)	memcpy((dst), &(val), sizeof(val))
-#define GET(var, src)	memcpy(&(var), (src), sizeof(var))
+/* number of a relation that isn't among those of the page */
+#define RELATION_INLINE		63
+
+StaticAssertDecl(UNDO_PAGE_MAX_RELATIONS < RELATION_INLINE,
+				 "numbers of relations have six bits");
+StaticAssertDecl(UNDO_MAX_RUN ==
+				 1 + sizeof(UndoPageRelation) + UNDO_MAX_PACKED,
+				 "longest run header");
+/* first byte; length and distance < 2^14; block; flags; offset; chain */
+StaticAssertDecl(BLCKSZ > 1 << 14 ||
+				 UNDO_MAX_HEAD == 1 + 2 + 2 + 5 + 1 + 3 + UNDO_MAX_PACKED_URP,
+				 "longest record header");
+
+/* relation number i of a page */
+#define PageRelation(page, i) \
+	((UndoPageRelation *) ((char *) (page) + \
+						   ((PageHeader) (page))->pd_special) - (i) - 1)
+#define PageNumRelations(page) \
+	((((PageHeader) (page))->pd_special - ((PageHeader) (page))->pd_upper) / \
+	 (int) sizeof(UndoPageRelation))
 
 static void
 init_opaque(Page page, uint32 magic, BlockNumber next, uint64 seq)
@@ -41,7 +54,7 @@ init_opaque(Page page, uint32 magic, BlockNumber next, uint64 seq)
 	opaque->version = UNDO_FORMAT_VERSION;
 	opaque->unused = 0;
 	opaque->seq = seq;
-	opaque->min_fxid = InvalidFxid;
+	opaque->base_fxid = InvalidFxid;
 	opaque->max_fxid = InvalidFxid;
 	opaque->next = next;
 	opaque->unused2 = 0;
@@ -106,90 +119,219 @@ undo_page_problem(Page page, uint32 magic)
 		return "format version is unknown to this library";
 	if (header->pd_lower < SizeOfPageHeaderData ||
 		header->pd_lower > header->pd_upper ||
-		header->pd_upper > header->pd_special)
+		header->pd_upper > header->pd_special ||
+		PageNumRelations(page) > UNDO_PAGE_MAX_RELATIONS)
 		return "page bounds are damaged";
 	return NULL;
 }
 
-uint16
-undo_page_put_run(Page page, uint16 at, Oid reloid, Oid dboid, Fxid fxid)
-{
-	char	   *p = (char *) page + at;
-	uint16		len = UNDO_RUN_HEADER_SIZE;
-
-	Assert(at >= UNDO_FIRST_OFFSET);
-	Assert(at + len <= ((PageHeader) page)->pd_special);
-	PUT(p + ENTRY_LEN, len);
-	p[ENTRY_KIND] = (char) UNDO_KIND_RUN;
-	p[ENTRY_FLAGS] = 0;
-	PUT(p + RUN_RELOID, reloid);
-	PUT(p + RUN_DBOID, dboid);
-	PUT(p + RUN_FXID, fxid);
-	return len;
-}
-
-uint16
-undo_page_put_record(Page page, uint16 at, uint8 kind, uint8 flags,
-					 uint16 run, OffsetNumber offset, BlockNumber block,
-					 UndoRecPtr chain, const char *payload,
-					 uint16 payload_len)
-{
-	char	   *p = (char *) page + at;
-	uint16		len = SizeOfUndoRecordHeader + payload_len;
-
-	Assert(kind != 0 && kind != UNDO_KIND_RUN);
-	Assert(run >= UNDO_FIRST_OFFSET && run < at);
-	Assert(at + len <= ((PageHeader) page)->pd_special);
-	PUT(p + ENTRY_LEN, len);
-	p[ENTRY_KIND] = (char) kind;
-	p[ENTRY_FLAGS] = (char) flags;
-	PUT(p + REC_RUN, run);
-	PUT(p + REC_OFFSET, offset);
-	PUT(p + REC_BLOCK, block);
-	PUT(p + REC_CHAIN, chain);
-	if (payload_len > 0)
-		memcpy(p + SizeOfUndoRecordHeader, payload, payload_len);
-	return len;
-}
-
-/*
- * Decode the entry at a byte offset; false if no well-formed entry is there.
- * The page itself was found good by undo_page_problem().
+/* ----------------------------------------------------------------
+ *	writing
+ * ----------------------------------------------------------------
  */
+
+/* The number of a relation on a page; RELATION_INLINE if it has none there. */
+static int
+find_relation(Page page, Oid reloid, Oid dboid)
+{
+	int			n = PageNumRelations(page);
+
+	for (int i = 0; i < n; i++)
+	{
+		UndoPageRelation *rel = PageRelation(page, i);
+
+		if (rel->reloid == reloid && rel->dboid == dboid)
+			return i;
+	}
+	return RELATION_INLINE;
+}
+
+uint8
+undo_page_form_run(Page page, Oid reloid, Oid dboid, Fxid fxid, char *head,
+				   bool *new_relation)
+{
+	Fxid		base = UndoPageGetOpaque(page)->base_fxid;
+	int			number = find_relation(page, reloid, dboid);
+	char	   *p = head + 1;
+
+	*new_relation = number == RELATION_INLINE &&
+		PageNumRelations(page) < UNDO_PAGE_MAX_RELATIONS;
+	if (*new_relation)
+		number = PageNumRelations(page);
+	head[0] = (char) (HEAD_IS_RUN | number << 1);
+	if (number == RELATION_INLINE)
+	{
+		UndoPageRelation rel = {reloid, dboid};
+
+		memcpy(p, &rel, sizeof(rel));
+		p += sizeof(rel);
+	}
+	p = undo_pack(p, undo_zigzag(base == InvalidFxid ? fxid : base, fxid));
+	Assert(p - head <= UNDO_MAX_RUN);
+	return p - head;
+}
+
+uint8
+undo_page_form_record(UndoRecPtr self, uint16 run, uint8 kind, uint8 flags,
+					  OffsetNumber offset, BlockNumber block,
+					  UndoRecPtr chain, uint16 payload_len, char *head)
+{
+	char		body[UNDO_MAX_HEAD];
+	char	   *b = body;
+	char	   *p = head;
+	bool		has_chain = UndoRecPtrIsValid(chain);
+
+	Assert(kind != 0 && kind <= UNDO_MAX_KIND);
+	Assert(run >= UNDO_FIRST_OFFSET && run < UndoRecPtrGetOffset(self));
+
+	b = undo_pack(b, UndoRecPtrGetOffset(self) - run);
+	b = undo_pack(b, block);
+	*b++ = (char) flags;
+	b = undo_pack(b, offset);
+	if (has_chain)
+		b = undo_pack_urp(b, self, chain);
+
+	*p++ = (char) (kind | (has_chain ? HEAD_HAS_CHAIN : 0));
+	p = undo_pack(p, (b - body) + payload_len);
+	memcpy(p, body, b - body);
+	p += b - body;
+	Assert(p - head <= UNDO_MAX_HEAD);
+	return p - head;
+}
+
+void
+undo_page_add_relation(Page page, Oid reloid, Oid dboid)
+{
+	PageHeader	header = (PageHeader) page;
+	UndoPageRelation *rel = PageRelation(page, PageNumRelations(page));
+
+	Assert(header->pd_lower + sizeof(UndoPageRelation) <= header->pd_upper);
+	rel->reloid = reloid;
+	rel->dboid = dboid;
+	header->pd_upper -= sizeof(UndoPageRelation);
+	Assert(PageNumRelations(page) <= UNDO_PAGE_MAX_RELATIONS);
+}
+
+void
+undo_page_put(Page page, uint16 at, const char *bytes, uint16 len)
+{
+	Assert(at >= UNDO_FIRST_OFFSET);
+	Assert(at + len <= ((PageHeader) page)->pd_upper);
+	if (len > 0)
+		memcpy((char *) page + at, bytes, len);
+}
+
+/* A transaction that has written to the page.  The first one stays its base. */
+void
+undo_page_note_writer(Page page, Fxid fxid)
+{
+	UndoPageOpaque opaque = UndoPageGetOpaque(page);
+
+	if (opaque->base_fxid == InvalidFxid)
+		opaque->base_fxid = fxid;
+	if (fxid > opaque->max_fxid)
+		opaque->max_fxid = fxid;
+}
+
+/* ----------------------------------------------------------------
+ *	reading
+ * ----------------------------------------------------------------
+ */
+
+/* A run header; its place is within bounds. */
+static bool
+get_run(Page page, UndoEntry *entry)
+{
+	const char *start = (char *) page + entry->at;
+	const char *end = (char *) page + ((PageHeader) page)->pd_lower;
+	const char *p = start + 1;
+	uint8		number = HEAD_RELATION((uint8) *start);
+	uint64		diff;
+
+	entry->kind = UNDO_KIND_RUN;
+	entry->flags = (uint8) *start & HEAD_APPLIED;
+	entry->run = entry->at;
+	if (number == RELATION_INLINE)
+	{
+		UndoPageRelation rel;
+
+		if (end - p < (ptrdiff_t) sizeof(rel))
+			return false;
+		memcpy(&rel, p, sizeof(rel));
+		p += sizeof(rel);
+		entry->reloid = rel.reloid;
+		entry->dboid = rel.dboid;
+	}
+	else if (number < PageNumRelations(page))
+	{
+		entry->reloid = PageRelation(page, number)->reloid;
+		entry->dboid = PageRelation(page, number)->dboid;
+	}
+	else
+		return false;
+	p = undo_unpack(p, end, &diff);
+	if (p == NULL)
+		return false;
+	entry->fxid = undo_unzigzag(UndoPageGetOpaque(page)->base_fxid, diff);
+	entry->len = p - start;
+	return entry->fxid != InvalidFxid;
+}
+
 bool
 undo_page_get(Page page, uint16 at, UndoEntry *entry)
 {
 	uint16		lower = ((PageHeader) page)->pd_lower;
-	const char *p = (char *) page + at;
+	const char *start = (char *) page + at;
+	const char *p;
+	const char *end = (char *) page + lower;
+	uint16		back;
+	uint64		number;
 
-	if (at < UNDO_FIRST_OFFSET || at + SizeOfUndoRecordHeader > lower)
+	if (at < UNDO_FIRST_OFFSET || at >= lower)
 		return false;
 	entry->at = at;
-	GET(entry->len, p + ENTRY_LEN);
-	entry->kind = (uint8) p[ENTRY_KIND];
-	entry->flags = (uint8) p[ENTRY_FLAGS];
-	if (entry->kind == 0 ||
-		entry->len < SizeOfUndoRecordHeader || entry->len > lower - at)
+	if ((uint8) *start & HEAD_IS_RUN)
+		return get_run(page, entry);
+
+	entry->kind = (uint8) *start & HEAD_KIND;
+	entry->has_chain = ((uint8) *start & HEAD_HAS_CHAIN) != 0;
+	p = undo_unpack(start + 1, end, &number);
+	if (entry->kind == 0 || p == NULL || number > (uint64) (end - p))
 		return false;
-	if (entry->kind == UNDO_KIND_RUN)
-	{
-		if (entry->len != UNDO_RUN_HEADER_SIZE)
-			return false;
-		GET(entry->reloid, p + RUN_RELOID);
-		GET(entry->dboid, p + RUN_DBOID);
-		GET(entry->fxid, p + RUN_FXID);
-		entry->run = at;
-		entry->payload = NULL;
-		entry->payload_len = 0;
-		return true;
-	}
-	GET(entry->run, p + REC_RUN);
-	GET(entry->offset, p + REC_OFFSET);
-	GET(entry->block, p + REC_BLOCK);
-	GET(entry->chain, p + REC_CHAIN);
-	entry->payload = p + SizeOfUndoRecordHeader;
-	entry->payload_len = entry->len - SizeOfUndoRecordHeader;
-	return entry->run >= UNDO_FIRST_OFFSET && entry->run < at;
+	end = p + number;
+	entry->len = end - start;
+
+	p = undo_unpack_small(p, end, &back);
+	if (p == NULL || back == 0 || at < back + UNDO_FIRST_OFFSET)
+		return false;
+	entry->run = at - back;
+	p = undo_unpack(p, end, &number);
+	if (p == NULL || number > MaxBlockNumber)
+		return false;
+	entry->block = number;
+	entry->rest = p;
+	entry->rest_len = end - p;
+	return true;
+}
+
+bool
+undo_page_get_rest(const UndoEntry *entry, UndoRecPtr self,
+				   UndoEntryRest *rest)
+{
+	const char *p = entry->rest;
+	const char *end = p + entry->rest_len;
+
+	Assert(entry->kind != UNDO_KIND_RUN);
+	p = undo_unpack_u8(p, end, &rest->flags);
+	p = undo_unpack_small(p, end, &rest->offset);
+	rest->chain = InvalidUndoRecPtr;
+	if (entry->has_chain && p != NULL)
+		p = undo_unpack_urp(p, end, self, &rest->chain);
+	if (p == NULL)
+		return false;
+	rest->payload = p;
+	rest->payload_len = end - p;
+	return true;
 }
 
 /* Set APPLIED in run headers; offsets without one are passed over. */
@@ -202,8 +344,7 @@ undo_page_set_applied(Page page, const uint16 *offsets, int noffsets)
 
 		if (undo_page_get(page, offsets[i], &entry) &&
 			entry.kind == UNDO_KIND_RUN)
-			((char *) page)[offsets[i] + ENTRY_FLAGS] =
-				(char) (entry.flags | UNDO_RUN_APPLIED);
+			((uint8 *) page)[offsets[i]] |= HEAD_APPLIED;
 	}
 }
 

@@ -25,6 +25,7 @@ undo_reader_open(UndoReader *reader, Relation rel)
 	reader->buffer = InvalidBuffer;
 	reader->log = 0;
 	reader->block = InvalidBlockNumber;
+	reader->run = 0;
 }
 
 void
@@ -53,6 +54,7 @@ pin_page(UndoReader *reader, UndoRecPtr urp)
 	reader->buffer = undo_log_read(reader->persistence, log, block);
 	reader->log = log;
 	reader->block = block;
+	reader->run = 0;
 	return true;
 }
 
@@ -63,46 +65,77 @@ pin_page(UndoReader *reader, UndoRecPtr urp)
 #endif
 
 /*
- * Copy record and run header under the share lock.  NULL or what is wrong.
+ * Have the record's run header in the reader.  It is immutable as long as the
+ * page has the same number, but for a bit that no reader asks for; between two
+ * fetches the page is pinned only, and may be recycled.
  */
+static bool
+read_run(UndoReader *reader, Page page, uint16 at)
+{
+	uint64		seq = UndoPageGetOpaque(page)->seq;
+	UndoEntry	run;
+
+	if (reader->run == at && reader->run_seq == seq)
+		return true;
+	if (!undo_page_get(page, at, &run) || run.kind != UNDO_KIND_RUN)
+		return false;
+	reader->run = at;
+	reader->run_seq = seq;
+	reader->run_reloid = run.reloid;
+	reader->run_dboid = run.dboid;
+	reader->run_fxid = run.fxid;
+	return true;
+}
+
+/*
+ * Copy the record and what its run header says; the page is locked.  NULL or
+ * what is wrong.
+ */
+static const char *
+copy_locked(UndoReader *reader, Page page, UndoRecPtr urp, UndoRecord *rec)
+{
+	const char *problem = undo_page_problem(page, UNDO_PAGE_MAGIC);
+	UndoEntry	entry;
+	UndoEntryRest rest;
+
+	if (problem != NULL)
+		return problem;
+	if (!undo_page_get(page, UndoRecPtrGetOffset(urp), &entry) ||
+		entry.kind == UNDO_KIND_RUN ||
+		!undo_page_get_rest(&entry, urp, &rest) ||
+		rest.payload_len > sizeof(rec->data))
+		return "there is no undo record at this offset";
+	if (!read_run(reader, page, entry.run))
+		return "the undo record has no run header";
+
+	rec->urp = urp;
+	rec->kind = entry.kind;
+	rec->flags = rest.flags;
+	rec->offset = rest.offset;
+	rec->block = entry.block;
+	rec->chain = rest.chain;
+	rec->writer = reader->run_fxid;
+	rec->reloid = reader->run_reloid;
+	rec->dboid = reader->run_dboid;
+	rec->len = entry.len;
+	rec->payload_len = rest.payload_len;
+	rec->payload = rec->data;
+	memcpy(rec->data, rest.payload, rest.payload_len);
+	return NULL;
+}
+
+/* Copy record and run header under the share lock.  NULL or what is wrong. */
 static const char *
 copy_record(UndoReader *reader, UndoRecPtr urp, UndoRecord *rec)
 {
 	Page		page = BufferGetPage(reader->buffer);
-	UndoEntry	entry;
-	UndoEntry	run;
 	const char *problem;
 
 	/* three places, seldom in a cache: have them fetched at the same time */
 	prefetch((char *) page + UndoRecPtrGetOffset(urp));
 	prefetch((char *) page + BLCKSZ - sizeof(UndoPageOpaqueData));
 	LockBuffer(reader->buffer, BUFFER_LOCK_SHARE);
-	problem = undo_page_problem(page, UNDO_PAGE_MAGIC);
-	if (problem == NULL)
-	{
-		if (!undo_page_get(page, UndoRecPtrGetOffset(urp), &entry) ||
-			entry.kind == UNDO_KIND_RUN ||
-			entry.payload_len > sizeof(rec->data))
-			problem = "there is no undo record at this offset";
-		else if (!undo_page_get(page, entry.run, &run) ||
-				 run.kind != UNDO_KIND_RUN)
-			problem = "the undo record has no run header";
-		else
-		{
-			rec->urp = urp;
-			rec->kind = entry.kind;
-			rec->flags = entry.flags;
-			rec->offset = entry.offset;
-			rec->block = entry.block;
-			rec->chain = entry.chain;
-			rec->writer = run.fxid;
-			rec->reloid = run.reloid;
-			rec->dboid = run.dboid;
-			rec->payload_len = entry.payload_len;
-			rec->payload = rec->data;
-			memcpy(rec->data, entry.payload, entry.payload_len);
-		}
-	}
+	problem = copy_locked(reader, page, urp, rec);
 	LockBuffer(reader->buffer, BUFFER_LOCK_UNLOCK);
 	return problem;
 }

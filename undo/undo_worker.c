@@ -369,7 +369,7 @@ forget_page(char persistence, UndoLogNumber log, BlockNumber block, Page page,
 {
 	Oid			dboid = *(Oid *) arg;
 	Fxid		u = undo_horizons().u;
-	uint16		offsets[BLCKSZ / SizeOfUndoRecordHeader];
+	uint16		offsets[UNDO_PAGE_MAX_ENTRIES];
 	int			noffsets = 0;
 	UndoEntry	entry;
 
@@ -759,8 +759,8 @@ roll_back_undo_page(char persistence, UndoLogNumber log, BlockNumber block,
 {
 	Batch	   *batch = arg;
 	uint16		lower = ((PageHeader) page)->pd_lower;
-	uint16		offsets[BLCKSZ / SizeOfUndoRecordHeader];
-	BlockNumber blocks[BLCKSZ / SizeOfUndoRecordHeader];
+	uint16		offsets[UNDO_PAGE_MAX_ENTRIES];
+	BlockNumber blocks[UNDO_PAGE_MAX_ENTRIES];
 	int			noffsets = 0;
 	int			nblocks = 0;
 	uint16		at = from;

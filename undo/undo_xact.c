@@ -48,22 +48,20 @@ typedef struct xl_undo_insert
  *				file number of the table's block 0; or, ALONE, as it is) and,
  *				ALONE, dboid
  *	else:		distance from the run header to the first record
- *	each record: kind u8 | flags u8 | offset | chain unless invalid |
+ *	each record: kind u8, with a bit that tells whether there is a chain |
+ *				flags u8 | offset | chain, relative to the record's page |
  *				length of the payload, unless it is the last record | payload
- *	chain:		difference of the block from this page's, offset, if it is in
- *				the same log; else the whole pointer
  *
  * What can be seen from the reference to the table's block, which is block 0
- * of the client's record, isn't logged again.
+ * of the client's record, isn't logged again, nor is what the undo page itself
+ * makes of it: number of the relation, base of the xid, lengths.
  */
 #define UNDO_WAL_NEW_RUN		0x01
 #define UNDO_WAL_TWO			0x02	/* two records */
 #define UNDO_WAL_ALONE			0x04	/* there is no table block */
 #define UNDO_WAL_RELOID_IS_FILE	0x08
-#define UNDO_WAL_CHAIN(i)		(0x10 << (2 * (i)))
-#define UNDO_WAL_SAME_LOG(i)	(0x20 << (2 * (i)))
 
-StaticAssertDecl(UNDO_MAX_INSERTION == 2, "two flag bits for each record");
+#define UNDO_WAL_KIND_CHAIN		0x80	/* with the kind */
 
 /* setting, kB */
 static int	rollback_foreground_size = 256;
@@ -256,6 +254,7 @@ undo_insertion_add(UndoInsertion *ins, uint8 kind, uint8 flags,
 
 	if (ins->nrecs >= UNDO_MAX_INSERTION)
 		elog(ERROR, "too many undo records in one operation");
+	Assert(kind != 0 && kind <= UNDO_MAX_KIND);
 	if (payload_len > UNDO_MAX_PAYLOAD)
 		elog(ERROR, "undo record of %u bytes is too long", payload_len);
 	rec = &ins->rec[ins->nrecs];
@@ -264,19 +263,21 @@ undo_insertion_add(UndoInsertion *ins, uint8 kind, uint8 flags,
 	rec->block = block;
 	rec->offset = offset;
 	rec->chain = chain;
+	rec->chain_previous = chain == UNDO_CHAIN_PREVIOUS && ins->nrecs > 0;
 	rec->payload = payload;
 	rec->payload_len = payload_len;
 	rec->urp = InvalidUndoRecPtr;
 	return ins->nrecs++;
 }
 
-static uint16
-records_size(UndoInsertion *ins)
+/* bytes that the insertion takes of a page, at most */
+static int
+max_size(const UndoInsertion *ins)
 {
-	uint16		size = 0;
+	int			size = UNDO_MAX_RUN;
 
 	for (int i = 0; i < ins->nrecs; i++)
-		size += SizeOfUndoRecordHeader + ins->rec[i].payload_len;
+		size += UNDO_MAX_HEAD + ins->rec[i].payload_len;
 	return size;
 }
 
@@ -411,13 +412,53 @@ run_continues(AttachedLog *att, UndoInsertion *ins)
 		att->run_seq == UndoPageGetOpaque(BufferGetPage(ins->buffer))->seq;
 }
 
+/*
+ * Form what goes to the page from byte offset ins->start on, where ins->run
+ * is known unless the run is new; do and redo.  Returns whether there is room.
+ */
+static bool
+form_insertion(UndoInsertion *ins, Page page, BlockNumber block)
+{
+	PageHeader	header = (PageHeader) page;
+	int			at = ins->start;
+	int			end = header->pd_upper;
+
+	ins->run_len = 0;
+	ins->new_relation = false;
+	if (ins->new_run)
+	{
+		ins->run = at;
+		ins->run_len = undo_page_form_run(page, ins->reloid, ins->dboid,
+										  ins->fxid, ins->run_head,
+										  &ins->new_relation);
+		at += ins->run_len;
+		if (ins->new_relation)
+			end -= sizeof(UndoPageRelation);
+	}
+	for (int i = 0; i < ins->nrecs; i++)
+	{
+		UndoInsertRec *rec = &ins->rec[i];
+
+		/* no pointer could tell of more */
+		if (at + UNDO_MAX_HEAD + rec->payload_len > BLCKSZ)
+			return false;
+		rec->urp = MakeUndoRecPtr(ins->log, block, at);
+		if (rec->chain_previous)
+			rec->chain = ins->rec[i - 1].urp;
+		rec->head_len = undo_page_form_record(rec->urp, ins->run, rec->kind,
+											  rec->flags, rec->offset,
+											  rec->block, rec->chain,
+											  rec->payload_len, rec->head);
+		at += rec->head_len + rec->payload_len;
+	}
+	return at <= end;
+}
+
 void
 undo_prepare(UndoInsertion *ins)
 {
 	AttachedLog *att;
-	uint16		size = records_size(ins);
-	PageHeader	header;
-	uint16		at;
+	Page		page;
 
 	Assert(ins->nrecs > 0);
 	Assert(!(MyProc->statusFlags & PROC_IN_VACUUM));
@@ -431,8 +472,8 @@ undo_prepare(UndoInsertion *ins)
 		ereport(ERROR,
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 				 errmsg("cannot write undo during recovery")));
-	if (size + UNDO_RUN_HEADER_SIZE > UNDO_PAGE_CAPACITY)
-		elog(ERROR, "undo records of %u bytes don't fit a page", size);
+	if (max_size(ins) > UNDO_PAGE_CAPACITY)
+		elog(ERROR, "undo records of %d bytes don't fit a page", max_size(ins));
 
 	reserve_memory();
 	ins->fxid = undo_current_fxid();
@@ -442,10 +483,11 @@ undo_prepare(UndoInsertion *ins)
 	ins->buffer = lock_tail(att, ins->persistence);
 	if (BufferIsValid(ins->buffer))
 	{
-		header = (PageHeader) BufferGetPage(ins->buffer);
+		page = BufferGetPage(ins->buffer);
 		ins->new_run = !run_continues(att, ins);
-		if (header->pd_upper - header->pd_lower <
-			size + (ins->new_run ? UNDO_RUN_HEADER_SIZE : 0))
+		ins->run = att->run_at;
+		ins->start = ((PageHeader) page)->pd_lower;
+		if (!form_insertion(ins, page, BufferGetBlockNumber(ins->buffer)))
 		{
 			UnlockReleaseBuffer(ins->buffer);
 			ins->buffer = InvalidBuffer;
@@ -455,48 +497,39 @@ undo_prepare(UndoInsertion *ins)
 	{
 		ins->buffer = switch_page(att, ins->persistence);
 		att->recent = ins->buffer;
+		page = BufferGetPage(ins->buffer);
 		ins->new_run = true;
+		ins->start = ((PageHeader) page)->pd_lower;
+		if (!form_insertion(ins, page, BufferGetBlockNumber(ins->buffer)))
+			elog(ERROR, "undo records don't fit an empty page");
 	}
-
-	header = (PageHeader) BufferGetPage(ins->buffer);
-	at = ins->start = header->pd_lower;
-	ins->run = ins->new_run ? at : att->run_at;
-	if (ins->new_run)
-		at += UNDO_RUN_HEADER_SIZE;
-	for (int i = 0; i < ins->nrecs; i++)
-	{
-		ins->rec[i].urp = MakeUndoRecPtr(ins->log,
-										 BufferGetBlockNumber(ins->buffer), at);
-		at += SizeOfUndoRecordHeader + ins->rec[i].payload_len;
-	}
-	Assert(at <= header->pd_upper);
 	UNDO_CRASH_POINT("prepared");
 }
 
 /*
- * Write run header and records at "at"; shared by do and redo.
+ * Write run header and records as they were formed; shared by do and redo.
  */
 static void
 apply_insertion(UndoInsertion *ins, Page page)
 {
-	UndoPageOpaque opaque = UndoPageGetOpaque(page);
 	uint16		at = ins->start;
 
-	if (ins->new_run)
-		at += undo_page_put_run(page, at, ins->reloid, ins->dboid, ins->fxid);
+	if (ins->new_relation)
+		undo_page_add_relation(page, ins->reloid, ins->dboid);
+	undo_page_put(page, at, ins->run_head, ins->run_len);
+	at += ins->run_len;
 	for (int i = 0; i < ins->nrecs; i++)
 	{
 		UndoInsertRec *rec = &ins->rec[i];
 
-		at += undo_page_put_record(page, at, rec->kind, rec->flags, ins->run,
-								   rec->offset, rec->block, rec->chain,
-								   rec->payload, rec->payload_len);
+		Assert(at == UndoRecPtrGetOffset(rec->urp));
+		undo_page_put(page, at, rec->head, rec->head_len);
+		at += rec->head_len;
+		undo_page_put(page, at, rec->payload, rec->payload_len);
+		at += rec->payload_len;
 	}
 	((PageHeader) page)->pd_lower = at;
-	if (opaque->min_fxid == InvalidFxid || ins->fxid < opaque->min_fxid)
-		opaque->min_fxid = ins->fxid;
-	if (ins->fxid > opaque->max_fxid)
-		opaque->max_fxid = ins->fxid;
+	undo_page_note_writer(page, ins->fxid);
 }
 
 void
@@ -504,16 +537,6 @@ undo_insert(UndoInsertion *ins)
 {
 	apply_insertion(ins, BufferGetPage(ins->buffer));
 	MarkBufferDirty(ins->buffer);
-}
-
-static char *
-pack_chain(char *p, const UndoInsertion *ins, UndoRecPtr chain)
-{
-	if (UndoRecPtrGetLog(chain) != ins->log)
-		return undo_pack(p, chain);
-	p = undo_pack(p, undo_zigzag(UndoRecPtrGetBlock(ins->rec[0].urp),
-								 UndoRecPtrGetBlock(chain)));
-	return undo_pack(p, UndoRecPtrGetOffset(chain));
 }
 
 /*
@@ -531,7 +554,7 @@ undo_register(UndoInsertion *ins, uint8 block_id)
 	XLogRegisterBuffer(block_id, ins->buffer, REGBUF_STANDARD);
 
 	if (!ins->new_run)
-		p = undo_pack(p, ins->start - ins->run);
+		p = undo_pack(p, undo_insertion_offset(ins, 0) - ins->run);
 	else if (block_id == 0)
 	{
 		flags |= UNDO_WAL_ALONE;
@@ -547,16 +570,12 @@ undo_register(UndoInsertion *ins, uint8 block_id)
 	{
 		UndoInsertRec *rec = &ins->rec[i];
 
-		*p++ = (char) rec->kind;
+		*p++ = (char) (rec->kind |
+					   (UndoRecPtrIsValid(rec->chain) ? UNDO_WAL_KIND_CHAIN : 0));
 		*p++ = (char) rec->flags;
 		p = undo_pack(p, rec->offset);
 		if (UndoRecPtrIsValid(rec->chain))
-		{
-			flags |= UNDO_WAL_CHAIN(i);
-			if (UndoRecPtrGetLog(rec->chain) == ins->log)
-				flags |= UNDO_WAL_SAME_LOG(i);
-			p = pack_chain(p, ins, rec->chain);
-		}
+			p = undo_pack_urp(p, rec->urp, rec->chain);
 		if (i < ins->nrecs - 1)
 		{
 			flags |= UNDO_WAL_TWO;
@@ -600,7 +619,8 @@ undo_release(UndoInsertion *ins)
 {
 	AttachedLog *att = &logs[which_log(ins->persistence)];
 	uint16		bytes =
-		((PageHeader) BufferGetPage(ins->buffer))->pd_lower - ins->start;
+		((PageHeader) BufferGetPage(ins->buffer))->pd_lower - ins->start +
+		(ins->new_relation ? sizeof(UndoPageRelation) : 0);
 
 	if (ins->new_run)
 	{
@@ -652,17 +672,20 @@ decode_number(const char **p, const char *end)
 }
 
 static void
-decode_run(const char **p, const char *end, uint8 flags,
+decode_run(const char **p, const char *end, uint8 flags, uint16 first_offset,
 		   XLogReaderState *record, UndoInsertion *ins)
 {
 	RelFileLocator table;
 
 	if (!ins->new_run)
 	{
-		ins->run = ins->start - decode_number(p, end);
+		uint64		back = decode_number(p, end);
+
+		if (back == 0 || back + UNDO_FIRST_OFFSET > first_offset)
+			elog(PANIC, "undo block data of a WAL record names no run header");
+		ins->run = first_offset - back;
 		return;
 	}
-	ins->run = ins->start;
 	if (flags & UNDO_WAL_ALONE)
 	{
 		ins->reloid = decode_number(p, end);
@@ -693,30 +716,28 @@ decode_insertion(XLogReaderState *record, uint8 block_id,
 	flags = (uint8) *p++;
 	ins->new_run = (flags & UNDO_WAL_NEW_RUN) != 0;
 	ins->nrecs = (flags & UNDO_WAL_TWO) ? 2 : 1;
-	ins->start = first_offset - (ins->new_run ? UNDO_RUN_HEADER_SIZE : 0);
-	decode_run(&p, end, flags, record, ins);
+	ins->log = UndoRecPtrGetLog(first);
+	decode_run(&p, end, flags, first_offset, record, ins);
 
 	for (int i = 0; i < ins->nrecs; i++)
 	{
 		UndoInsertRec *rec = &ins->rec[i];
+		bool		has_chain;
 
 		if (end - p < 2)
 			elog(PANIC, "undo block data of a WAL record is malformed");
-		rec->kind = (uint8) *p++;
+		rec->kind = (uint8) *p & ~UNDO_WAL_KIND_CHAIN;
+		has_chain = ((uint8) *p++ & UNDO_WAL_KIND_CHAIN) != 0;
 		rec->flags = (uint8) *p++;
 		rec->offset = decode_number(&p, end);
 		rec->block = table_block[i];
 		rec->chain = InvalidUndoRecPtr;
-		if (flags & UNDO_WAL_SAME_LOG(i))
-		{
-			BlockNumber block = undo_unzigzag(UndoRecPtrGetBlock(first),
-											  decode_number(&p, end));
-
-			rec->chain = MakeUndoRecPtr(UndoRecPtrGetLog(first), block,
-										decode_number(&p, end));
-		}
-		else if (flags & UNDO_WAL_CHAIN(i))
-			rec->chain = decode_number(&p, end);
+		rec->chain_previous = false;
+		/* records of one insertion are on one page */
+		if (has_chain)
+			p = undo_unpack_urp(p, end, first, &rec->chain);
+		if (p == NULL || rec->kind == 0 || rec->kind > UNDO_MAX_KIND)
+			elog(PANIC, "undo block data of a WAL record is malformed");
 		rec->payload_len = i < ins->nrecs - 1 ? decode_number(&p, end) :
 			end - p;
 		if (rec->payload_len > end - p)
@@ -739,12 +760,15 @@ undo_redo_insert(XLogReaderState *record, uint8 block_id, uint16 first_offset,
 
 		decode_insertion(record, block_id, first_offset, table_block, &ins);
 		ins.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
-		if (((PageHeader) page)->pd_lower != ins.start)
+		ins.start = ((PageHeader) page)->pd_lower;
+		if ((!ins.new_run && ins.start != first_offset) ||
+			!form_insertion(&ins, page, BufferGetBlockNumber(buffer)) ||
+			undo_insertion_offset(&ins, 0) != first_offset)
 			ereport(PANIC,
 					(errcode(ERRCODE_DATA_CORRUPTED),
-					 errmsg("undo page %u ends at byte %u, but WAL goes on at byte %u",
-							BufferGetBlockNumber(buffer),
-							((PageHeader) page)->pd_lower, ins.start),
+					 errmsg("undo page %u ends at byte %u, but WAL goes on with a record at byte %u",
+							BufferGetBlockNumber(buffer), ins.start,
+							first_offset),
 					 errhint("The undo page was changed outside WAL, or WAL is missing.")));
 		apply_insertion(&ins, page);
 		PageSetLSN(page, record->EndRecPtr);

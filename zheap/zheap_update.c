@@ -625,7 +625,10 @@ update_move_prepare(UpdateMove *m, UpdatePlan *plan)
 		payload[i] = palloc(len[i]);
 		zheap_undo_encode(&u[i], payload[i]);
 		undo_insertion_add(&m->ins, u[i].kind, u[i].flags, block[i],
-						   u[i].offset, u[i].chain, payload[i], len[i]);
+						   u[i].offset,
+						   i == 1 && plan->same_page ? UNDO_CHAIN_PREVIOUS :
+						   u[i].chain,
+						   payload[i], len[i]);
 	}
 
 	memset(&m->vm, 0, sizeof(ZVmClear));
@@ -642,8 +645,6 @@ update_move_prepare(UpdateMove *m, UpdatePlan *plan)
 	}
 	zheap_vm_lock(&m->vm);
 	undo_prepare(&m->ins);
-	if (plan->same_page)
-		m->ins.rec[1].chain = m->ins.rec[0].urp;
 }
 
 static void
