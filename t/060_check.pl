@@ -138,9 +138,18 @@ overwrite($file{ended}, $ended_off + 3, pack('S', unpack('S', substr(content($fi
 # one column more than the table has
 overwrite($file{length}, $length_off + 1, pack('S', unpack('S', substr(content($file{length}), $length_off + 1, 2)) + 1));
 overwrite($undo{undo_zero}[0], $undo{undo_zero}[1], "\0" x 40);
-overwrite($undo{undo_kind}[0], $undo{undo_kind}[1] + 2, "\x63");
-# the row's block, which the record names behind its length, kind, flags and run
-overwrite($undo{undo_writer}[0], $undo{undo_writer}[1] + 6, pack('L', 77));
+# the kind, in the first byte
+overwrite(@{$undo{undo_kind}}[0, 1], "\x3F");
+# the row's block, behind the kind and two packed numbers: length and run
+my ($undo_file, $block_at) = ($undo{undo_writer}[0], $undo{undo_writer}[1] + 1);
+my $undo_bytes = content($undo_file);
+for (1 .. 2)
+{
+	$block_at++ while ord(substr($undo_bytes, $block_at, 1)) & 0x80;
+	$block_at++;
+}
+is(substr($undo_bytes, $block_at, 1), "\0", 'block 0 in an undo record');
+overwrite($undo_file, $block_at, "\x4D");
 $node->start;
 
 like(findings('d_dangling'), qr/index "d_dangling_pkey": entry without a line pointer \[a line pointer that is in use\]/, 'entry of no row');
@@ -154,7 +163,9 @@ like(findings('d_owners'), qr/^0: xact slots \d+ and \d+ have the same owner \[o
 like(findings('d_norecord'), qr/^0: xact slot \d+ has an owner but no undo record/m, 'owner without a record');
 like(findings('d_ended'), qr/^0:$ended_lp newest undo record of the row is of kind 3 \[a record that ends the row\]/m, 'ended row without its record');
 like(findings('d_length'), qr/^0:\d+ row has 5 columns \[not more than the 4 of the table\]/m, 'row with too many columns');
-like(findings($kind{$_}), qr/undo/, "damaged undo record: $_") for qw(undo_zero undo_kind undo_writer);
+like(findings($kind{undo_zero}), qr/undo record .* cannot be read: there is no undo record at this offset/, 'undo record of zeroes');
+like(findings($kind{undo_kind}), qr/malformed undo record/, 'undo record of an unknown kind');
+like(findings($kind{undo_writer}), qr/undo record .* cannot be read: the undo record is of another table block/, 'undo record of another block');
 
 # the damaged page doesn't hide the others, nor the index its table
 like(findings('d_undo_zero', 'what !~ $$undo$$'), qr/^$/, 'nothing but the undo');
