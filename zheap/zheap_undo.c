@@ -26,9 +26,11 @@
 #define INSERT_HAS_TOKEN		1
 #define INSERT_HAS_TID			2
 
+/* in the byte of a LOCK, with its mode */
+#define LOCK_REPLACED			0x80
+
 #define SizeOfTid				6
-#define SizeOfLink				16
-#define SizeOfElsewhere			(SizeOfLink + 8)
+#define SizeOfElsewhere			8	/* besides link and missing bytes */
 
 /* where the decoder stands */
 typedef struct Cursor
@@ -154,6 +156,27 @@ assert_encodable(const ZUndo *u)
 	(void) u;
 }
 
+static inline Size
+link_size(const ZUndo *u, Fxid fxid, UndoRecPtr urp)
+{
+	return undo_packed_size(undo_zigzag(u->writer, fxid)) +
+		undo_packed_urp_size(u->chain, urp);
+}
+
+static inline char *
+put_link(char *p, const ZUndo *u, Fxid fxid, UndoRecPtr urp)
+{
+	p = undo_pack(p, undo_zigzag(u->writer, fxid));
+	return undo_pack_urp(p, u->chain, urp);
+}
+
+/* the old length of what a diff replaces, and whether the new one differs */
+static inline uint32
+diff_lengths(const ZUndo *u)
+{
+	return (uint32) u->oldmid << 1 | (u->oldmid != u->newmid ? 1 : 0);
+}
+
 /*
  * Bytes that zheap_undo_encode would write for u.
  */
@@ -167,19 +190,20 @@ zheap_undo_payload_size(const ZUndo *u)
 	if (has_prev_fxid(u))
 		size += undo_packed_size(undo_zigzag(u->writer, u->prev_fxid));
 	if (u->flags & ZUNDO_BASE)
-		size += SizeOfLink;
+		size += link_size(u, u->base_fxid, u->base_urp);
 	if (has_old_header(u))
 	{
 		size += ZHEAP_HEADER_SIZE;
-		if ((u->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_LINK)
-			size += SizeOfLink;
+		if ((u->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_LINK || ZUndoIsCopy(u))
+			size += link_size(u, u->link_fxid, u->link_urp);
 		if (ZUndoIsCopy(u))
 			size += SizeOfElsewhere + u->missing_len;
 	}
 	if (ZUndoHasDiff(u))
 		size += undo_packed_size(u->prefix) +
-			undo_packed_size(u->oldmid) +
-			undo_packed_size(u->newmid) + u->oldmid;
+			undo_packed_size(diff_lengths(u)) +
+			(u->oldmid != u->newmid ? undo_packed_size(u->newmid) : 0) +
+			u->oldmid;
 	switch (u->kind)
 	{
 		case ZUNDO_MOVE:
@@ -193,7 +217,7 @@ zheap_undo_payload_size(const ZUndo *u)
 				size += SizeOfTid;
 			break;
 		case ZUNDO_LOCK:
-			size += 2;
+			size += 1;
 			break;
 		case ZUNDO_SPILL:
 			size += undo_packed_size(u->nentries) + u->entrieslen;
@@ -223,23 +247,15 @@ zheap_undo_encode(const ZUndo *u, char *buf)
 	if (has_prev_fxid(u))
 		p = undo_pack(p, undo_zigzag(u->writer, u->prev_fxid));
 	if (u->flags & ZUNDO_BASE)
-	{
-		p = put_bytes(p, &u->base_fxid, sizeof(Fxid));
-		p = put_bytes(p, &u->base_urp, sizeof(UndoRecPtr));
-	}
+		p = put_link(p, u, u->base_fxid, u->base_urp);
 	if (has_old_header(u))
 	{
 		zheap_header_put(p, &u->oldhdr);
 		p += ZHEAP_HEADER_SIZE;
-		if ((u->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_LINK)
-		{
-			p = put_bytes(p, &u->link_fxid, sizeof(Fxid));
-			p = put_bytes(p, &u->link_urp, sizeof(UndoRecPtr));
-		}
+		if ((u->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_LINK || ZUndoIsCopy(u))
+			p = put_link(p, u, u->link_fxid, u->link_urp);
 		if (ZUndoIsCopy(u))
 		{
-			p = put_bytes(p, &u->link_fxid, sizeof(Fxid));
-			p = put_bytes(p, &u->link_urp, sizeof(UndoRecPtr));
 			p = put_bytes(p, &u->old_block, sizeof(BlockNumber));
 			p = put_bytes(p, &u->old_offset, sizeof(OffsetNumber));
 			p = put_bytes(p, &u->missing_len, sizeof(uint16));
@@ -249,8 +265,9 @@ zheap_undo_encode(const ZUndo *u, char *buf)
 	if (ZUndoHasDiff(u))
 	{
 		p = undo_pack(p, u->prefix);
-		p = undo_pack(p, u->oldmid);
-		p = undo_pack(p, u->newmid);
+		p = undo_pack(p, diff_lengths(u));
+		if (u->oldmid != u->newmid)
+			p = undo_pack(p, u->newmid);
 		p = put_bytes(p, u->oldbytes, u->oldmid);
 	}
 	switch (u->kind)
@@ -273,8 +290,7 @@ zheap_undo_encode(const ZUndo *u, char *buf)
 				p = put_bytes(p, &u->tid, SizeOfTid);
 			break;
 		case ZUNDO_LOCK:
-			*p++ = (char) u->lockmode;
-			*p++ = u->replaced ? 1 : 0;
+			*p++ = (char) (u->lockmode | (u->replaced ? LOCK_REPLACED : 0));
 			break;
 		case ZUNDO_SPILL:
 			p = undo_pack(p, u->nentries);
@@ -292,6 +308,15 @@ zheap_undo_encode(const ZUndo *u, char *buf)
  *	decoding
  * ----------------------------------------------------------------
  */
+
+static void
+get_link(Cursor *c, const ZUndo *u, Fxid *fxid, UndoRecPtr *urp)
+{
+	*fxid = undo_unzigzag(u->writer, get_number(c, PG_UINT64_MAX));
+	c->p = undo_unpack_urp(c->p, c->end, u->chain, urp);
+	if (c->p == NULL)
+		undo_is_malformed(c->rec, "the payload ends in a link");
+}
 
 /* the part all kinds share: tenure, base, old header, link */
 static void
@@ -313,10 +338,7 @@ decode_common(Cursor *c, ZUndo *u)
 	else if (u->flags & ZUNDO_FAMILY)
 		undo_is_malformed(c->rec, "a family tenure follows no owner");
 	if (u->flags & ZUNDO_BASE)
-	{
-		get_bytes(c, &u->base_fxid, sizeof(Fxid));
-		get_bytes(c, &u->base_urp, sizeof(UndoRecPtr));
-	}
+		get_link(c, u, &u->base_fxid, &u->base_urp);
 	if (((u->flags & ZUNDO_OPEN) && !is_open_delete(u)) ||
 		((u->flags & ZUNDO_PLAIN) && !is_plain_change(u)))
 		undo_is_malformed(c->rec, "an open or plain change that can't be one");
@@ -328,8 +350,7 @@ decode_common(Cursor *c, ZUndo *u)
 		c->p += ZHEAP_HEADER_SIZE;
 		if ((u->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_LINK || ZUndoIsCopy(u))
 		{
-			get_bytes(c, &u->link_fxid, sizeof(Fxid));
-			get_bytes(c, &u->link_urp, sizeof(UndoRecPtr));
+			get_link(c, u, &u->link_fxid, &u->link_urp);
 			if (u->link_fxid == InvalidFxid || !UndoRecPtrIsValid(u->link_urp))
 				undo_is_malformed(c->rec, "the link to the old version is empty");
 		}
@@ -352,9 +373,12 @@ decode_common(Cursor *c, ZUndo *u)
 		undo_is_malformed(c->rec, "an old version of a row that has none");
 	if (ZUndoHasDiff(u))
 	{
+		uint32		lengths;
+
 		u->prefix = get_number(c, BLCKSZ);
-		u->oldmid = get_number(c, BLCKSZ);
-		u->newmid = get_number(c, BLCKSZ);
+		lengths = get_number(c, 2 * BLCKSZ + 1);
+		u->oldmid = lengths >> 1;
+		u->newmid = (lengths & 1) ? get_number(c, BLCKSZ) : u->oldmid;
 		if (c->end - c->p < u->oldmid)
 			undo_is_malformed(c->rec, "the payload ends in the old bytes");
 		u->oldbytes = c->p;
@@ -392,7 +416,7 @@ zheap_undo_put_entry(char *p, Fxid writer, const ZSpillEntry *entry)
 {
 	p = undo_pack(p, entry->off);
 	p = undo_pack(p, undo_zigzag(writer, entry->fxid));
-	p = put_bytes(p, &entry->urp, sizeof(UndoRecPtr));
+	p = undo_pack_urp(p, InvalidUndoRecPtr, entry->urp);
 	p = undo_pack(p, entry->len);
 	return put_bytes(p, entry->tuple, entry->len);
 }
@@ -402,7 +426,9 @@ get_entry(Cursor *c, Fxid writer, ZSpillEntry *entry)
 {
 	entry->off = get_number(c, MaxHeapTuplesPerPage);
 	entry->fxid = undo_unzigzag(writer, get_number(c, PG_UINT64_MAX));
-	get_bytes(c, &entry->urp, sizeof(UndoRecPtr));
+	c->p = undo_unpack_urp(c->p, c->end, InvalidUndoRecPtr, &entry->urp);
+	if (c->p == NULL)
+		undo_is_malformed(c->rec, "the payload ends in a spilled row");
 	entry->len = get_number(c, BLCKSZ);
 	entry->tuple = c->p;
 	if (entry->len < ZHEAP_HEADER_SIZE || c->end - c->p < entry->len)
@@ -482,7 +508,8 @@ zheap_undo_decode(const UndoRecord *rec, ZUndo *u)
 			break;
 		case ZUNDO_LOCK:
 			u->lockmode = get_byte(&c);
-			u->replaced = get_byte(&c) != 0;
+			u->replaced = (u->lockmode & LOCK_REPLACED) != 0;
+			u->lockmode &= ~LOCK_REPLACED;
 			if (u->lockmode > LockTupleExclusive)
 				undo_is_malformed(rec, "no such lock mode");
 			break;

@@ -11,22 +11,26 @@
  *	cid packed
  *	TENURE_START:	prev_fxid, packed difference from the writer; nothing if
  *					the xact slot was FREE (then chain is invalid)
- *	BASE:			base fxid u64, base urp u64	(the foreign tenure below the
- *					family's tenures; 0, 0 = none)
+ *	BASE:			link to the foreign tenure below the family's tenures
  *	UPDATE, DELETE, MOVE:	old header, 5 bytes (as after the takeover pass and
  *					after normalising dead locks), but not if PLAIN;
- *					OLD_LINK: link fxid u64, link urp u64
+ *					OLD_LINK: link to the old version
  *					OLD_ELSEWHERE: the same; old block u32, old offset u16;
  *					missing length u16, missing bytes; and for DELETE and MOVE
  *					too what follows for UPDATE
- *	UPDATE:			prefix, old middle length, new middle length, packed;
- *					old middle bytes (behind the 5 byte header, true lengths)
+ *	UPDATE:			prefix, packed; old middle length * 2, + 1 if the new one
+ *					is another, which follows then, both packed; old middle
+ *					bytes (behind the 5 byte header, true lengths)
  *	MOVE:			new TID, 6 bytes
  *	INSERT_SET:		nranges u8, {first u16, last u16} each; flag byte
  *					(1 token, 2 old TID); token u32; old TID 6 bytes
- *	LOCK:			mode u8, replaced u8 (it replaced a LOCK_ONLY)
+ *	LOCK:			mode u8, with a bit that says it replaced a LOCK_ONLY
  *	SPILL:			nentries packed, then {offset packed, fxid, packed difference
- *					from the writer, urp u64, length packed, bytes}
+ *					from the writer, urp, packed as one of log 0, length packed,
+ *					bytes}
+ *
+ * A link is fxid, packed difference from the writer, and urp, packed relative to
+ * chain; 0 and null if there is nothing.
  *
  * SPILL records form a chain of their own, headed by the page's spill field.
  * Each is a TENURE_START: prev_fxid is the writer of the record at chain (0 =
