@@ -36,3 +36,11 @@ CREATE FUNCTION toy_horizons(OUT u bigint, OUT h bigint,
 	AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 CREATE FUNCTION toy_has_unapplied(dboid oid) RETURNS bool
 	AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+-- the format of undo pages, on pages of one's own
+CREATE FUNCTION toy_format_records() RETURNS int
+	AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+CREATE FUNCTION toy_format_runs() RETURNS int
+	AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+CREATE FUNCTION toy_format_damage(pages int) RETURNS bool
+	AS 'MODULE_PATHNAME' LANGUAGE C STRICT;

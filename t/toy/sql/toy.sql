@@ -21,6 +21,9 @@ CREATE VIEW drained AS
 		(SELECT count(*) = 0 FROM toy_undo_logs()
 		 WHERE tail IS NOT NULL AND tail <> head_block) AS ok;
 
+-- the format at its limits; damaged pages
+SELECT toy_format_records(), toy_format_runs(), toy_format_damage(200);
+
 -- heap tables give the blocks
 CREATE TABLE p (a text) WITH (fillfactor = 10);
 CREATE UNLOGGED TABLE un (a text) WITH (fillfactor = 10);
@@ -52,7 +55,7 @@ COMMIT;
 SELECT wait_for('(SELECT ok FROM drained)');
 
 -- the largest record
-SELECT urp IS NOT NULL FROM toy_write('p', 3, 8076, 1);
+SELECT urp IS NOT NULL FROM toy_write('p', 3, 8085, 1);
 SELECT toy_write('p', 1, 8192, 1);
 
 -- small transactions recycle a small ring
