@@ -255,12 +255,6 @@ typedef struct UndoReader
 	Buffer		buffer;
 	UndoLogNumber log;
 	BlockNumber block;
-	/* run header last read on that page, while it has this number */
-	uint64		run_seq;
-	uint16		run;			/* 0: none */
-	Oid			run_reloid;
-	Oid			run_dboid;
-	Fxid		run_fxid;
 } UndoReader;
 
 extern void undo_reader_open(UndoReader *reader, Relation rel);

@@ -58,20 +58,35 @@ undo_pack(char *p, uint64 value)
 static inline const char *
 undo_unpack(const char *p, const char *end, uint64 *value)
 {
+	const uint8 *b = (const uint8 *) p;
 	uint64		result = 0;
 
-	/* most are small */
-	if (likely(p < end && (*p & 0x80) == 0))
+	/* most have one byte, or at most three */
+	if (likely(p < end && b[0] < 0x80))
 	{
-		*value = (uint8) *p;
+		*value = b[0];
 		return p + 1;
+	}
+	if (likely(end - p >= 3))
+	{
+		if (b[1] < 0x80)
+		{
+			*value = (b[0] & 0x7F) | (uint32) b[1] << 7;
+			return p + 2;
+		}
+		if (b[2] < 0x80)
+		{
+			*value = (b[0] & 0x7F) | (uint32) (b[1] & 0x7F) << 7 |
+				(uint32) b[2] << 14;
+			return p + 3;
+		}
 	}
 	for (int shift = 0; shift < 64 && p < end; shift += 7)
 	{
-		uint8		b = (uint8) *p++;
+		uint8		byte = (uint8) *p++;
 
-		result |= ((uint64) (b & 0x7F)) << shift;
-		if ((b & 0x80) == 0)
+		result |= ((uint64) (byte & 0x7F)) << shift;
+		if ((byte & 0x80) == 0)
 		{
 			*value = result;
 			return p;
@@ -193,6 +208,8 @@ undo_pack_urp(char *p, UndoRecPtr from, UndoRecPtr urp)
 	int			nbytes;
 	uint8		form = undo_urp_form(from, urp, &diff, &nbytes);
 
+	if (likely(form == 0))
+		return undo_pack_u16(p, UndoRecPtrGetOffset(urp));
 	if (form == UNDO_URP_RAW)
 	{
 		p = undo_pack_u16(p, (UNDO_URP_RAW << UNDO_URP_OFFSET_BITS) |
@@ -226,6 +243,12 @@ undo_unpack_urp(const char *p, const char *end, UndoRecPtr from,
 	if (p == NULL)
 		return NULL;
 	n = head >> UNDO_URP_OFFSET_BITS;
+	if (likely(n == 0))
+	{
+		/* of the same page */
+		*urp = (from & ~(UndoRecPtr) ((1 << UNDO_OFFSET_BITS) - 1)) | head;
+		return p;
+	}
 	head &= (1 << UNDO_URP_OFFSET_BITS) - 1;
 	if (unlikely(n == UNDO_URP_RAW))
 	{

@@ -176,25 +176,30 @@ undo_page_form_record(UndoRecPtr self, uint16 run, uint8 kind, uint8 flags,
 					  OffsetNumber offset, BlockNumber block,
 					  UndoRecPtr chain, uint16 payload_len, char *head)
 {
-	char		body[UNDO_MAX_HEAD];
-	char	   *b = body;
-	char	   *p = head;
+	char	   *body = head + 2;
+	char	   *p = body;
 	bool		has_chain = UndoRecPtrIsValid(chain);
+	int			len;
 
 	Assert(kind != 0 && kind <= UNDO_MAX_KIND);
 	Assert(run >= UNDO_FIRST_OFFSET && run < UndoRecPtrGetOffset(self));
 
-	b = undo_pack(b, UndoRecPtrGetOffset(self) - run);
-	b = undo_pack(b, block);
-	*b++ = (char) flags;
-	b = undo_pack(b, offset);
+	p = undo_pack(p, UndoRecPtrGetOffset(self) - run);
+	p = undo_pack(p, block);
+	*p++ = (char) flags;
+	p = undo_pack(p, offset);
 	if (has_chain)
-		b = undo_pack_urp(b, self, chain);
+		p = undo_pack_urp(p, self, chain);
+	head[0] = (char) (kind | (has_chain ? HEAD_HAS_CHAIN : 0));
 
-	*p++ = (char) (kind | (has_chain ? HEAD_HAS_CHAIN : 0));
-	p = undo_pack(p, (b - body) + payload_len);
-	memcpy(p, body, b - body);
-	p += b - body;
+	/* most lengths need but the byte that was left for them */
+	len = (p - body) + payload_len;
+	if (unlikely(len >= 0x80))
+	{
+		memmove(body + 1, body, p - body);
+		p++;
+	}
+	(void) undo_pack(head + 1, len);
 	Assert(p - head <= UNDO_MAX_HEAD);
 	return p - head;
 }

@@ -8,6 +8,13 @@
  * under the page's share lock; then the horizon is read again; only then is
  * the copy judged (rules W13, W19, M7).
  *
+ * Who reads several records of one page in a row gets the later ones from a
+ * private copy of the page, without pin and lock.  The copy may be older than
+ * the page.  What it holds is as true as ever: records are immutable, and
+ * {persistence, writer, pointer} names one record for all time, since a page
+ * is recycled only when none of its writers will write again.  What the copy
+ * doesn't hold, or holds of another writer, is looked for on the page.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -25,7 +32,6 @@ undo_reader_open(UndoReader *reader, Relation rel)
 	reader->buffer = InvalidBuffer;
 	reader->log = 0;
 	reader->block = InvalidBlockNumber;
-	reader->run = 0;
 }
 
 void
@@ -54,7 +60,6 @@ pin_page(UndoReader *reader, UndoRecPtr urp)
 	reader->buffer = undo_log_read(reader->persistence, log, block);
 	reader->log = log;
 	reader->block = block;
-	reader->run = 0;
 	return true;
 }
 
@@ -64,27 +69,110 @@ pin_page(UndoReader *reader, UndoRecPtr urp)
 #define prefetch(p)		((void) 0)
 #endif
 
-/*
- * Have the record's run header in the reader.  It is immutable as long as the
- * page has the same number, but for a bit that no reader asks for; between two
- * fetches the page is pinned only, and may be recycled.
- */
-static bool
-read_run(UndoReader *reader, Page page, uint16 at)
-{
-	uint64		seq = UndoPageGetOpaque(page)->seq;
-	UndoEntry	run;
+/* pages are copied when so many records in a row were read on them */
+#define COPY_AFTER		4
 
-	if (reader->run == at && reader->run_seq == seq)
-		return true;
-	if (!undo_page_get(page, at, &run) || run.kind != UNDO_KIND_RUN)
+/* the page last read from, and its copy */
+static struct
+{
+	char		persistence;	/* 0: none */
+	UndoLogNumber log;
+	BlockNumber block;
+	int			fetches;		/* in a row, without the copy's help */
+	bool		copied;
+	uint16		lower;			/* of the copy */
+	/* a run header of the copy */
+	uint16		run;
+	Oid			reloid;
+	Oid			dboid;
+	Fxid		writer;
+	PGAlignedBlock page;
+} recent;
+
+/*
+ * Copy a record out of a page that is good and can't change meanwhile, all but
+ * what is in its run header, at *run.  False if there is no such record.
+ */
+static inline bool
+get_record(Page page, UndoRecPtr urp, UndoRecord *rec, uint16 *run)
+{
+	UndoEntry	entry;
+	UndoEntryRest rest;
+
+	if (!undo_page_get(page, UndoRecPtrGetOffset(urp), &entry) ||
+		entry.kind == UNDO_KIND_RUN ||
+		!undo_page_get_rest(&entry, urp, &rest) ||
+		rest.payload_len > sizeof(rec->data))
 		return false;
-	reader->run = at;
-	reader->run_seq = seq;
-	reader->run_reloid = run.reloid;
-	reader->run_dboid = run.dboid;
-	reader->run_fxid = run.fxid;
+	rec->urp = urp;
+	rec->kind = entry.kind;
+	rec->flags = rest.flags;
+	rec->offset = rest.offset;
+	rec->block = entry.block;
+	rec->chain = rest.chain;
+	rec->len = entry.len;
+	rec->payload_len = rest.payload_len;
+	rec->payload = rec->data;
+	memcpy(rec->data, rest.payload, rest.payload_len);
+	*run = entry.run;
 	return true;
+}
+
+/* The record, if the private copy has it. */
+static bool
+get_from_copy(char persistence, UndoRecPtr urp, Fxid writer,
+			  BlockNumber block, UndoRecord *rec)
+{
+	uint16		at;
+
+	if (!recent.copied || recent.block != UndoRecPtrGetBlock(urp) ||
+		recent.log != UndoRecPtrGetLog(urp) ||
+		recent.persistence != persistence ||
+		UndoRecPtrGetOffset(urp) >= recent.lower ||
+		!get_record((Page) recent.page.data, urp, rec, &at))
+		return false;
+	if (recent.run != at)
+	{
+		UndoEntry	run;
+
+		if (!undo_page_get((Page) recent.page.data, at, &run) ||
+			run.kind != UNDO_KIND_RUN)
+			return false;
+		recent.run = at;
+		recent.reloid = run.reloid;
+		recent.dboid = run.dboid;
+		recent.writer = run.fxid;
+	}
+	rec->writer = recent.writer;
+	rec->reloid = recent.reloid;
+	rec->dboid = recent.dboid;
+	return rec->writer == writer && rec->block == block;
+}
+
+/* Note that the reader's page was read, and copy it in time; it is locked. */
+static void
+note_page(const UndoReader *reader, Page page)
+{
+	PageHeader	header = (PageHeader) page;
+
+	if (recent.persistence != reader->persistence ||
+		recent.log != reader->log || recent.block != reader->block)
+	{
+		recent.persistence = reader->persistence;
+		recent.log = reader->log;
+		recent.block = reader->block;
+		recent.fetches = 0;
+		recent.copied = false;
+	}
+	if (++recent.fetches < COPY_AFTER)
+		return;
+	memcpy(recent.page.data, page, header->pd_lower);
+	memcpy(recent.page.data + header->pd_upper, (char *) page + header->pd_upper,
+		   BLCKSZ - header->pd_upper);
+	recent.lower = header->pd_lower;
+	recent.run = 0;
+	recent.fetches = 0;
+	recent.copied = true;
 }
 
 /*
@@ -92,35 +180,22 @@ read_run(UndoReader *reader, Page page, uint16 at)
  * what is wrong.
  */
 static const char *
-copy_locked(UndoReader *reader, Page page, UndoRecPtr urp, UndoRecord *rec)
+get_from_page(UndoReader *reader, Page page, UndoRecPtr urp, UndoRecord *rec)
 {
 	const char *problem = undo_page_problem(page, UNDO_PAGE_MAGIC);
-	UndoEntry	entry;
-	UndoEntryRest rest;
+	UndoEntry	run;
+	uint16		at;
 
 	if (problem != NULL)
 		return problem;
-	if (!undo_page_get(page, UndoRecPtrGetOffset(urp), &entry) ||
-		entry.kind == UNDO_KIND_RUN ||
-		!undo_page_get_rest(&entry, urp, &rest) ||
-		rest.payload_len > sizeof(rec->data))
+	note_page(reader, page);
+	if (!get_record(page, urp, rec, &at))
 		return "there is no undo record at this offset";
-	if (!read_run(reader, page, entry.run))
+	if (!undo_page_get(page, at, &run) || run.kind != UNDO_KIND_RUN)
 		return "the undo record has no run header";
-
-	rec->urp = urp;
-	rec->kind = entry.kind;
-	rec->flags = rest.flags;
-	rec->offset = rest.offset;
-	rec->block = entry.block;
-	rec->chain = rest.chain;
-	rec->writer = reader->run_fxid;
-	rec->reloid = reader->run_reloid;
-	rec->dboid = reader->run_dboid;
-	rec->len = entry.len;
-	rec->payload_len = rest.payload_len;
-	rec->payload = rec->data;
-	memcpy(rec->data, rest.payload, rest.payload_len);
+	rec->writer = run.fxid;
+	rec->reloid = run.reloid;
+	rec->dboid = run.dboid;
 	return NULL;
 }
 
@@ -135,7 +210,7 @@ copy_record(UndoReader *reader, UndoRecPtr urp, UndoRecord *rec)
 	prefetch((char *) page + UndoRecPtrGetOffset(urp));
 	prefetch((char *) page + BLCKSZ - sizeof(UndoPageOpaqueData));
 	LockBuffer(reader->buffer, BUFFER_LOCK_SHARE);
-	problem = copy_locked(reader, page, urp, rec);
+	problem = get_from_page(reader, page, urp, rec);
 	LockBuffer(reader->buffer, BUFFER_LOCK_UNLOCK);
 	return problem;
 }
@@ -165,7 +240,9 @@ undo_fetch(UndoReader *reader, UndoRecPtr urp, Fxid writer,
 	if (!held && writer < undo_log_horizon(reader->persistence))
 		return false;
 
-	if (!UndoRecPtrIsValid(urp))
+	if (get_from_copy(reader->persistence, urp, writer, block, rec))
+		problem = NULL;
+	else if (!UndoRecPtrIsValid(urp))
 		problem = "the pointer is null";
 	else if (!pin_page(reader, urp))
 		problem = "the block is beyond the end of the undo log";

@@ -361,9 +361,8 @@ pin_tail(AttachedLog *att, char persistence, BlockNumber tail)
 
 /* The tail page, pinned and exclusively locked; Invalid if there is none. */
 static Buffer
-lock_tail(AttachedLog *att, char persistence)
+lock_tail(AttachedLog *att, char persistence, BlockNumber tail)
 {
-	BlockNumber tail = undo_log_tail(persistence, att->log);
 	Buffer		buffer;
 	const char *problem;
 
@@ -403,12 +402,15 @@ switch_page(AttachedLog *att, char persistence)
 	return buffer;
 }
 
-/* May the records join the run last written by this backend? */
+/*
+ * May the records join the run last written by this backend?  ins->buffer is
+ * the tail, with number "tail".
+ */
 static bool
-run_continues(AttachedLog *att, UndoInsertion *ins)
+run_continues(AttachedLog *att, UndoInsertion *ins, BlockNumber tail)
 {
 	return att->run_fxid == ins->fxid && att->run_reloid == ins->reloid &&
-		att->run_block == BufferGetBlockNumber(ins->buffer) &&
+		att->run_block == tail &&
 		att->run_seq == UndoPageGetOpaque(BufferGetPage(ins->buffer))->seq;
 }
 
@@ -458,6 +460,7 @@ void
 undo_prepare(UndoInsertion *ins)
 {
 	AttachedLog *att;
+	BlockNumber tail;
 	Page		page;
 
 	Assert(ins->nrecs > 0);
@@ -480,14 +483,15 @@ undo_prepare(UndoInsertion *ins)
 	att = attach_log(ins->persistence);
 	ins->log = att->log;
 
-	ins->buffer = lock_tail(att, ins->persistence);
+	tail = undo_log_tail(ins->persistence, ins->log);
+	ins->buffer = lock_tail(att, ins->persistence, tail);
 	if (BufferIsValid(ins->buffer))
 	{
 		page = BufferGetPage(ins->buffer);
-		ins->new_run = !run_continues(att, ins);
+		ins->new_run = !run_continues(att, ins, tail);
 		ins->run = att->run_at;
 		ins->start = ((PageHeader) page)->pd_lower;
-		if (!form_insertion(ins, page, BufferGetBlockNumber(ins->buffer)))
+		if (!form_insertion(ins, page, tail))
 		{
 			UnlockReleaseBuffer(ins->buffer);
 			ins->buffer = InvalidBuffer;
