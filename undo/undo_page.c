@@ -171,37 +171,35 @@ undo_page_form_run(Page page, Oid reloid, Oid dboid, Fxid fxid, char *head,
 	return p - head;
 }
 
-uint8
-undo_page_form_record(UndoRecPtr self, uint16 run, uint8 kind, uint8 flags,
-					  OffsetNumber offset, BlockNumber block,
-					  UndoRecPtr chain, uint16 payload_len, char *head)
+void
+undo_page_form_record(UndoInsertRec *rec, uint16 run)
 {
-	char	   *body = head + 2;
+	char	   *body = rec->head + 2;
 	char	   *p = body;
-	bool		has_chain = UndoRecPtrIsValid(chain);
+	bool		has_chain = UndoRecPtrIsValid(rec->chain);
 	int			len;
 
-	Assert(kind != 0 && kind <= UNDO_MAX_KIND);
-	Assert(run >= UNDO_FIRST_OFFSET && run < UndoRecPtrGetOffset(self));
+	Assert(rec->kind != 0 && rec->kind <= UNDO_MAX_KIND);
+	Assert(run >= UNDO_FIRST_OFFSET && run < UndoRecPtrGetOffset(rec->urp));
 
-	p = undo_pack(p, UndoRecPtrGetOffset(self) - run);
-	p = undo_pack(p, block);
-	*p++ = (char) flags;
-	p = undo_pack(p, offset);
+	p = undo_pack(p, UndoRecPtrGetOffset(rec->urp) - run);
+	p = undo_pack(p, rec->block);
+	*p++ = (char) rec->flags;
+	p = undo_pack(p, rec->offset);
 	if (has_chain)
-		p = undo_pack_urp(p, self, chain);
-	head[0] = (char) (kind | (has_chain ? HEAD_HAS_CHAIN : 0));
+		p = undo_pack_urp(p, rec->urp, rec->chain);
+	rec->head[0] = (char) (rec->kind | (has_chain ? HEAD_HAS_CHAIN : 0));
 
 	/* most lengths need but the byte that was left for them */
-	len = (p - body) + payload_len;
+	len = (p - body) + rec->payload_len;
 	if (unlikely(len >= 0x80))
 	{
 		memmove(body + 1, body, p - body);
 		p++;
 	}
-	(void) undo_pack(head + 1, len);
-	Assert(p - head <= UNDO_MAX_HEAD);
-	return p - head;
+	(void) undo_pack(rec->head + 1, len);
+	rec->head_len = p - rec->head;
+	Assert(rec->head_len <= UNDO_MAX_HEAD);
 }
 
 void

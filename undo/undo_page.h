@@ -165,13 +165,10 @@ extern uint8 undo_page_form_run(Page page, Oid reloid, Oid dboid, Fxid fxid,
 								char *head, bool *new_relation);
 
 /*
- * Form all of a record but the payload (head: UNDO_MAX_HEAD bytes).  self is
- * where it is going to be, run the byte offset of its run header there.
+ * Form rec->head: all of the record but the payload.  It is going to be at
+ * rec->urp, and run is the byte offset of its run header there.
  */
-extern uint8 undo_page_form_record(UndoRecPtr self, uint16 run, uint8 kind,
-								   uint8 flags, OffsetNumber offset,
-								   BlockNumber block, UndoRecPtr chain,
-								   uint16 payload_len, char *head);
+extern void undo_page_form_record(UndoInsertRec *rec, uint16 run);
 
 /* put what was formed; the caller has checked the space, and sets pd_lower */
 extern void undo_page_add_relation(Page page, Oid reloid, Oid dboid);

@@ -447,10 +447,7 @@ form_insertion(UndoInsertion *ins, Page page, BlockNumber block)
 		rec->urp = MakeUndoRecPtr(ins->log, block, at);
 		if (rec->chain_previous)
 			rec->chain = ins->rec[i - 1].urp;
-		rec->head_len = undo_page_form_record(rec->urp, ins->run, rec->kind,
-											  rec->flags, rec->offset,
-											  rec->block, rec->chain,
-											  rec->payload_len, rec->head);
+		undo_page_form_record(rec, ins->run);
 		at += rec->head_len + rec->payload_len;
 	}
 	return at <= end;
@@ -520,7 +517,8 @@ apply_insertion(UndoInsertion *ins, Page page)
 
 	if (ins->new_relation)
 		undo_page_add_relation(page, ins->reloid, ins->dboid);
-	undo_page_put(page, at, ins->run_head, ins->run_len);
+	if (ins->new_run)
+		undo_page_put(page, at, ins->run_head, ins->run_len);
 	at += ins->run_len;
 	for (int i = 0; i < ins->nrecs; i++)
 	{

@@ -108,7 +108,7 @@ UndoRecPtr
 zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 				const ZTupleHeader *header, const char *tuple, uint16 len)
 {
-	char		small[256];
+	char		small[512];
 	char	   *payload = small;
 	UndoInsertion ins;
 	ZVmClear	vm;
@@ -131,11 +131,11 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	own.urp = InvalidUndoRecPtr;
 	if (u != NULL)
 	{
-		uint16		payload_len = zheap_undo_payload_size(u);
+		uint16		payload_len;
 
-		if (payload_len > sizeof(small))
-			payload = palloc(payload_len);
-		zheap_undo_encode(u, payload);
+		if (zheap_undo_payload_bound(u) > sizeof(small))
+			payload = palloc(zheap_undo_payload_size(u));
+		payload_len = zheap_undo_encode(u, payload);
 		undo_insertion_init(&ins, w->rel);
 		undo_insertion_add(&ins, u->kind, u->flags, w->block, w->off,
 						   u->chain, payload, payload_len);

@@ -228,6 +228,7 @@ zheap_undo_payload_size(const ZUndo *u)
 
 	/* updates in place are limited so that this holds */
 	Assert(size <= UNDO_MAX_PAYLOAD);
+	Assert(u->kind == ZUNDO_SPILL || size <= zheap_undo_payload_bound(u));
 	return (uint16) size;
 }
 

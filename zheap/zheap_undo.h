@@ -152,6 +152,13 @@ typedef struct ZSpillEntry
 
 /* payload bytes that encode would write */
 extern uint16 zheap_undo_payload_size(const ZUndo *u);
+/* the same, too much but quick; no SPILL */
+static inline Size
+zheap_undo_payload_bound(const ZUndo *u)
+{
+	return 192 + u->oldmid + u->missing_len;
+}
+
 /* encode the payload into buf (at least payload_size bytes); returns size */
 extern uint16 zheap_undo_encode(const ZUndo *u, char *buf);
 

@@ -66,17 +66,26 @@ put_record(Page page, uint16 run, uint8 kind, uint8 flags,
 {
 	PageHeader	header = (PageHeader) page;
 	static char payload[UNDO_MAX_PAYLOAD];
-	char		head[UNDO_MAX_HEAD];
 	uint16		at = header->pd_lower;
-	uint8		len = undo_page_form_record(SELF(at), run, kind, flags, offset,
-											block, chain, payload_len, head);
+	UndoInsertRec rec = {
+		.kind = kind,
+		.flags = flags,
+		.offset = offset,
+		.block = block,
+		.chain = chain,
+		.payload_len = payload_len,
+		.urp = SELF(at),
+	};
 	UndoEntry	entry;
 	UndoEntryRest rest;
+	uint8		len;
 
+	undo_page_form_record(&rec, run);
+	len = rec.head_len;
 	if (at + len + payload_len > header->pd_upper)
 		return false;
 	memset(payload, kind ^ flags, payload_len);
-	undo_page_put(page, at, head, len);
+	undo_page_put(page, at, rec.head, len);
 	undo_page_put(page, at + len, payload, payload_len);
 	header->pd_lower += len + payload_len;
 
