@@ -91,6 +91,30 @@ mvcc_status(const ZReadContext *cx, ZWalk *walk, Buffer buffer)
 }
 
 /*
+ * The record found is a foreign writer's whom the snapshot doesn't see.  Go
+ * back along jumps as long as it doesn't see who is at their end: see
+ * zheap_jump.c.
+ */
+static void
+jump_back(const ZReadContext *cx, ZWalk *walk)
+{
+	if (cx->check_serializable)
+		return;
+	while (ZUndoHasJump(&walk->undo))
+	{
+		Fxid		fxid = walk->undo.jump.fxid;
+
+		if (fxid < cx->hz.u ||
+			TransactionIdIsCurrentTransactionId(XidFromFxid(fxid)) ||
+			!XidInMVCCSnapshot(XidFromFxid(fxid), cx->snapshot))
+			return;
+		if (!zheap_walk_jump(walk))
+			zheap_row_is_corrupt(cx->rel, walk->block, walk->off,
+								 "undo of a transaction that is in progress for the snapshot");
+	}
+}
+
+/*
  * A writer that the snapshot doesn't see was stepped over: tell the
  * serializable machinery, as heap does for each such tuple it meets.
  */
@@ -453,6 +477,8 @@ zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
 				version_from_record(v, &walk, status);
 				return version_accept(cx, &walk, state, buffer, v);
 			}
+			if (type == SNAPSHOT_MVCC)
+				jump_back(cx, &walk);
 		}
 		state = zheap_walk_step_back(&walk);
 	}
