@@ -492,6 +492,52 @@ zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
 	return version_accept(cx, &walk, state, buffer, v);
 }
 
+/*
+ * See zheap.h.  If the snapshot sees the owner of the xact slot, it sees who
+ * ended the row, be it the owner or somebody below (Z2).
+ */
+bool
+zheap_row_is_past(ZReadContext *cx, Buffer buffer, Page page,
+				  OffsetNumber off)
+{
+	ItemId		lp = PageGetItemId(page, off);
+	ZTupleHeader hdr;
+	ZWalk		walk;
+
+	if (cx->snapshot->snapshot_type != SNAPSHOT_MVCC)
+		return false;
+	if (ZItemIdIsSpilled(lp))
+	{
+		Fxid		p;
+
+		if ((ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) == 0)
+			return false;		/* the slow path will say what is wrong */
+		p = ZXactSlotFxid(ZPageGetSpill(page));
+		return p < cx->hz.u ||
+			TransactionIdPrecedes(XidFromFxid(p), cx->snapshot->xmin);
+	}
+	if (ItemIdIsDead(lp))
+		return true;
+	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
+		return false;
+	zheap_header_get((char *) PageGetItem(page, lp), &hdr);
+	if (!ZHeaderIsEnded(&hdr) || (hdr.flags2 & ZH_LOCK_ONLY) ||
+		hdr.slot == 0 || hdr.slot > ZPageGetOpaque(page)->nslots)
+		return false;
+
+	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz,
+					BufferGetBlockNumber(buffer), off, NULL, NULL);
+	zheap_walk_at_slot(&walk, page, hdr.slot);
+	switch (mvcc_status(cx, &walk, buffer))
+	{
+		case ZXACT_ALL_VISIBLE:
+		case ZXACT_COMMITTED:
+			return true;
+		default:
+			return false;
+	}
+}
+
 /* ----------------------------------------------------------------
  *	whole pages
  * ----------------------------------------------------------------
