@@ -42,6 +42,7 @@ OBJS = \
 	zheap/zheap_memo.o \
 	zheap/zheap_spill.o \
 	zheap/zheap_walk.o \
+	zheap/zheap_jump.o \
 	zheap/zheap_visibility.o \
 	zheap/zheap_freed.o \
 	zheap/zheap_rollback.o \

@@ -30,6 +30,7 @@
 
 #include "undo/undo.h"
 #include "zheap/zheap.h"
+#include "zheap/zheap_jump.h"
 
 PG_MODULE_MAGIC;
 
@@ -145,6 +146,7 @@ _PG_init(void)
 
 	undo_define_settings();
 	undo_worker_define_settings();
+	zheap_jump_define_settings();
 	MarkGUCPrefixReserved("zheap");
 
 	RegisterCustomRmgr(ZHEAP_RMGR_ID, (RmgrData *) &zheap_rmgr);

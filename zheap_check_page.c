@@ -238,6 +238,66 @@ check_image(ZCheck *check, const char *tuple, uint16 len)
 	pfree(copy);
 }
 
+/* where a jump met on the way leads */
+typedef struct JumpEnd
+{
+	struct JumpEnd *next;
+	Fxid		fxid;
+	UndoRecPtr	urp;
+	uint16		len;
+	char		image[FLEXIBLE_ARRAY_MEMBER];
+} JumpEnd;
+
+/* Follow the jump of the record found, if its end is sure to be there. */
+static void
+check_jump(ZCheck *check, const ZWalk *walk, JumpEnd **ends)
+{
+	JumpEnd    *end;
+
+	if (!ZUndoHasJump(&walk->undo) ||
+		walk->undo.jump.fxid < undo_horizons().h)
+		return;
+	end = palloc(offsetof(JumpEnd, image) + BLCKSZ);
+	end->fxid = walk->undo.jump.fxid;
+	end->urp = walk->undo.jump.urp;
+	memcpy(end->image, walk->image, *walk->len);
+	end->len = *walk->len;
+	zheap_undo_jump_back(&walk->undo, end->image, &end->len);
+	end->next = *ends;
+	*ends = end;
+}
+
+/*
+ * The walk has arrived at a record step by step: do the jumps that end here
+ * bring along the same version?
+ */
+static void
+check_jump_ends(ZCheck *check, const ZWalk *walk, JumpEnd **ends)
+{
+	while (*ends != NULL)
+	{
+		JumpEnd    *end = *ends;
+		ZTupleHeader h;
+
+		if (end->urp != walk->u || end->fxid != walk->w)
+		{
+			ends = &end->next;
+			continue;
+		}
+		zheap_header_get(end->image, &h);
+		if (end->len != *walk->len ||
+			h.natts_flags1 != (walk->hdr.natts_flags1 & ~ZH_SLACK) ||
+			memcmp(end->image + ZHEAP_HEADER_SIZE,
+				   walk->image + ZHEAP_HEADER_SIZE,
+				   end->len - ZHEAP_HEADER_SIZE) != 0)
+			zheap_check_complain(check,
+								 "a jump in the row's history leads to another version than its steps",
+								 "the same version");
+		*ends = end->next;
+		pfree(end);
+	}
+}
+
 /*
  * All versions of a row, from the page down to one that is visible to all.
  * The first record found must be the change that the header tells of.
@@ -250,6 +310,7 @@ check_history(ZCheck *check)
 	ZWalk	   *walk = palloc(sizeof(ZWalk));
 	ZWalkState	state;
 	bool		newest = true;
+	JumpEnd    *ends = NULL;
 
 	zheap_walk_init(walk, check->rel, &check->reader, &check->hz,
 					check->block, check->off, image, &len);
@@ -278,9 +339,22 @@ check_history(ZCheck *check)
 								 ended ? "a record that ends the row" :
 								 "no record that ends the row");
 		newest = false;
+		check_jump_ends(check, walk, &ends);
+		check_jump(check, walk, &ends);
 		state = zheap_walk_step_back(walk);
 		if (state != ZWALK_NONE)
 			check_image(check, image, len);
+	}
+	while (state != ZWALK_OWNED && ends != NULL)
+	{
+		JumpEnd    *end = ends;
+
+		if (end->fxid >= undo_horizons().h)
+			zheap_check_complain(check,
+								 "a jump in the row's history leads to no change of the row",
+								 "a change that is met by steps, too");
+		ends = end->next;
+		pfree(end);
 	}
 	pfree(walk);
 	pfree(image);

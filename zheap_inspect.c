@@ -363,19 +363,22 @@ zheap_undo_records(PG_FUNCTION_ARGS)
 		Datum		values[8];
 		bool		nulls[8] = {false};
 		bool		start;
+		Datum		jump;
 
 		CHECK_FOR_INTERRUPTS();
 		if (!undo_fetch(&reader, urp, writer, (BlockNumber) block, false, rec))
 			break;
 		zheap_undo_decode(rec, undo);
 		start = (undo->flags & ZUNDO_TENURE_START) != 0;
+		jump = CStringGetTextDatum("jump");
 
 		values[0] = urp_to_text(urp);
 		values[1] = CStringGetTextDatum(undo_kind_name(undo->kind));
 		values[2] = PointerGetDatum(flags_to_array(undo->flags,
 												   undo_flag_names,
 												   lengthof(undo_flag_names),
-												   NULL, 0));
+												   &jump,
+												   ZUndoHasJump(undo) ? 1 : 0));
 		values[3] = Int16GetDatum(undo->offset);
 		values[4] = FxidGetDatum(writer);
 		values[5] = Int64GetDatum((int64) undo->cid);

@@ -231,6 +231,44 @@ undo_quiet($node, 'the last old snapshot is gone');
 ok($node->poll_query_until('postgres', 'SELECT pg_zheap_undo_file_size() <= 8 * 1024 * 1024'),
 	'its files are small again');
 
+# --- a hot row: how many undo pages does a snapshot look at that must not see
+# --- 20,000 updates of it?  Without jumps all of them.
+one(q{
+CREATE TABLE hot (id int PRIMARY KEY, n int, t text) USING zheap;
+INSERT INTO hot VALUES (1, 0, 'jumps'), (2, 0, 'steps')});
+my @ages = ([ 0, old_snapshot() ]);
+sub update_hot
+{
+	my ($id, $n, $interval) = @_;
+	one(qq{
+SET zheap.jump_interval = $interval;
+DO \$\$ BEGIN FOR i IN 1..$n LOOP UPDATE hot SET n = n + 1 WHERE id = $id; COMMIT; END LOOP; END \$\$});
+}
+update_hot(2, 20000, 0);
+for my $n (10000, 9000, 900, 100)
+{
+	update_hot(1, $n, 16);
+	push @ages, [ $ages[-1][0] + $n, old_snapshot() ];
+}
+for my $age (@ages)
+{
+	my ($n, $session) = @$age;
+	my %hits;
+	ask($session, 'SET enable_seqscan = off');
+	is(ask($session, 'SELECT n FROM hot WHERE id = 1'), $n, "the snapshot of update $n sees it");
+	for my $id (1, 2)
+	{
+		my $plan = ask($session,
+			"EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF) SELECT n FROM hot WHERE id = $id");
+		$plan =~ /Index Scan.*?\n\s+Index Cond.*?\n\s+Buffers: shared hit=(\d+)/s or die $plan;
+		$hits{$id} = $1;
+	}
+	cmp_ok($hits{1}, '<=', 60, "$hits{1} pages for it");
+	cmp_ok($hits{2}, '>', 100, "$hits{2} without jumps") if $n == 0;
+	close_snapshot($session);
+}
+one('DELETE FROM hot WHERE id = 2');
+
 check_tables($node, 'at the end');
 log_is_clean($node);
 $node->stop;

@@ -265,6 +265,14 @@ extern bool zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
 								  ZVersion *v);
 
 /*
+ * Do pointer and header alone tell that an MVCC snapshot sees no row at off,
+ * because it had ended before?  False: zheap_visible_version knows.  Page
+ * locked as there; no undo is read.
+ */
+extern bool zheap_row_is_past(ZReadContext *cx, Buffer buffer, Page page,
+							  OffsetNumber off);
+
+/*
  * Quick test for page scans: every xact slot FREE or its owner visible to the
  * MVCC snapshot, no spilled pointer: then each NORMAL, not ended tuple is the
  * visible version as it stands.  (Identity: owner, or 0.)

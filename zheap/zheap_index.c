@@ -19,16 +19,32 @@
 #include "access/relation.h"
 #include "access/relscan.h"
 #include "access/xact.h"
+#include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "zheap/zheap_scan.h"
 
+/* rows next to each other in an index often come from a few pages by turns */
+#define FETCH_PINS				4
+
+/* buffers for each possible backend, without which one page must do */
+#define FETCH_PINS_BUFFERS		32
+
+/* of rows that turn out to be needed by somebody, so many are not asked for */
+#define MAX_UNASKED				63
+
 typedef struct ZIndexFetchData
 {
 	IndexFetchTableData base;	/* must be first */
-	Buffer		buffer;			/* page fetched from last, pinned, or Invalid */
+	int			npins;			/* pages fetched from last, pinned */
+	int			next;			/* of these, to be replaced next */
+	BlockNumber block[FETCH_PINS];
+	Buffer		buffer[FETCH_PINS]; /* or Invalid */
+	/* is the entry dead to all: asked in ever longer intervals */
+	int			unasked;
+	int			interval;
 } ZIndexFetchData;
 
 typedef ZIndexFetchData *ZIndexFetch;
@@ -65,7 +81,8 @@ zheap_index_fetch_begin(Relation rel)
 	ZIndexFetch fetch = palloc0(sizeof(ZIndexFetchData));
 
 	fetch->base.rel = rel;
-	fetch->buffer = InvalidBuffer;
+	fetch->npins = !RelationUsesLocalBuffers(rel) &&
+		NBuffers / MaxBackends >= FETCH_PINS_BUFFERS ? FETCH_PINS : 1;
 	return &fetch->base;
 }
 
@@ -74,9 +91,55 @@ zheap_index_fetch_reset(struct IndexFetchTableData *data)
 {
 	ZIndexFetch fetch = (ZIndexFetch) data;
 
-	if (BufferIsValid(fetch->buffer))
-		ReleaseBuffer(fetch->buffer);
-	fetch->buffer = InvalidBuffer;
+	for (int i = 0; i < fetch->npins; i++)
+	{
+		if (BufferIsValid(fetch->buffer[i]))
+			ReleaseBuffer(fetch->buffer[i]);
+		fetch->buffer[i] = InvalidBuffer;
+	}
+}
+
+/* the block's buffer, pinned until others have taken its place */
+static Buffer
+fetch_buffer(ZIndexFetch fetch, BlockNumber block)
+{
+	Relation	rel = fetch->base.rel;
+	int			i;
+
+	for (i = 0; i < fetch->npins; i++)
+	{
+		if (BufferIsValid(fetch->buffer[i]) && fetch->block[i] == block)
+			return fetch->buffer[i];
+	}
+	i = fetch->next;
+	fetch->next = (i + 1) % fetch->npins;
+	fetch->buffer[i] = ReleaseAndReadBuffer(fetch->buffer[i], rel, block);
+	fetch->block[i] = block;
+	zheap_note_buffer(rel, block, fetch->buffer[i]);
+	return fetch->buffer[i];
+}
+
+/*
+ * A row that the scan doesn't see: does nobody?  Under an old snapshot the
+ * answer is no for many in a row, and sometimes takes a look into undo.
+ */
+static bool
+is_dead_to_all(ZIndexFetch fetch, ZReadContext *cx, Buffer buffer, Page page,
+			   BlockNumber block, OffsetNumber off)
+{
+	if (fetch->unasked > 0)
+	{
+		fetch->unasked--;
+		return false;
+	}
+	if (zheap_row_is_dead_to_all(cx, buffer, page, block, off))
+	{
+		fetch->interval = 0;
+		return true;
+	}
+	fetch->interval = Min(2 * fetch->interval + 1, MAX_UNASKED);
+	fetch->unasked = fetch->interval;
+	return false;
 }
 
 void
@@ -97,6 +160,7 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	OffsetNumber off = zheap_tid_offset(tid);
 	ZReadContext cx;
 	ZVersion	v;
+	Buffer		buffer;
 	Page		page;
 	bool		found = false;
 
@@ -110,23 +174,22 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 		snapshot->speculativeToken = 0;
 	}
 
-	fetch->buffer = ReleaseAndReadBuffer(fetch->buffer, rel, block);
-	zheap_note_buffer(rel, block, fetch->buffer);
+	buffer = fetch_buffer(fetch, block);
 	zheap_read_begin(&cx, rel, snapshot);
-	LockBuffer(fetch->buffer, BUFFER_LOCK_SHARE);
-	page = BufferGetPage(fetch->buffer);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
 
 	if (has_row_pointer(rel, block, page, off))
 	{
-		found = zheap_visible_version(&cx, fetch->buffer, page, block, off, &v);
+		found = !zheap_row_is_past(&cx, buffer, page, off) &&
+			zheap_visible_version(&cx, buffer, page, block, off, &v);
 		if (found)
 			zheap_predicate_lock(rel, snapshot, block, off, &v);
 		if (!found && all_dead)
-			*all_dead = zheap_row_is_dead_to_all(&cx, fetch->buffer, page,
-												 block, off);
+			*all_dead = is_dead_to_all(fetch, &cx, buffer, page, block, off);
 	}
 
-	LockBuffer(fetch->buffer, BUFFER_LOCK_UNLOCK);
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	zheap_read_end(&cx);
 
 	if (found)

@@ -528,16 +528,16 @@ write_recent(Rewrite *rw, const RecentRow *row, ItemPointer next)
 		u.missing_len = rw->missing->len;
 		u.missing = rw->missing->data;
 	}
-	zheap_undo_diff(&u, row->image, row->len, tuple->data, tuple->len);
+	zheap_undo_diff(&u.diff, row->image, row->len, tuple->data, tuple->len);
 
 	/* a huge row that looks quite different now need not: keep its bytes */
-	if (u.oldmid + u.missing_len > COPY_MAX_OLD_BYTES &&
+	if (u.diff.oldmid + u.missing_len > COPY_MAX_OLD_BYTES &&
 		row_is_complete(rw, row->image))
 	{
 		tuple = form_same_row(row->image, row->len);
-		zheap_undo_diff(&u, row->image, row->len, tuple->data, tuple->len);
+		zheap_undo_diff(&u.diff, row->image, row->len, tuple->data, tuple->len);
 	}
-	if (u.oldmid + u.missing_len > COPY_MAX_OLD_BYTES)
+	if (u.diff.oldmid + u.missing_len > COPY_MAX_OLD_BYTES)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("row (%u,%u) of relation \"%s\" is too big to be copied together with what its older versions need",

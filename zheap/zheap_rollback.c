@@ -131,7 +131,8 @@ has_tenure(Rollback *rb, uint8 id, Fxid lf)
 
 	/* the record being taken back; its pointers into raw are not used again */
 	walk->undo = keep;
-	walk->undo.oldbytes = NULL;
+	walk->undo.diff.oldbytes = NULL;
+	walk->undo.jump.diff.oldbytes = NULL;
 	return result;
 }
 
@@ -323,7 +324,7 @@ rollback_xact_slot(Rollback *rb, uint8 id)
 
 		if (ZUndoIsInsert(r))
 			rollback_insert(rb, id);
-		else if (r->flags & ZUNDO_OPEN)
+		else if (ZUndoIsOpenDelete(r))
 			rollback_open_delete(rb, id);
 		else if (ZUndoIsChange(r))
 			rollback_change(rb, id);

@@ -97,9 +97,9 @@ row_pack_head(const ZRowWrite *w, uint8 info, const ZUndo *u,
 	head.header = *header;
 	if (info == XLOG_ZHEAP_UPDATE)
 	{
-		head.prefix = u->prefix;
-		head.oldmid = u->oldmid;
-		head.newmid = u->newmid;
+		head.prefix = u->diff.prefix;
+		head.oldmid = u->diff.oldmid;
+		head.newmid = u->diff.newmid;
 	}
 	return zheap_change_pack(packed, info, &head);
 }
@@ -178,9 +178,9 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 		XLogBeginInsert();
 		XLogRegisterData(packed, packed_len);
 		XLogRegisterBuffer(0, w->buffer, REGBUF_STANDARD);
-		if (tuple != NULL && u->newmid > 0)
+		if (tuple != NULL && u->diff.newmid > 0)
 			XLogRegisterBufData(0, (char *) tuple + ZHEAP_HEADER_SIZE +
-								u->prefix, u->newmid);
+								u->diff.prefix, u->diff.newmid);
 		if (u != NULL)
 			undo_register(&ins, 1);
 		zheap_vm_register(&vm, u != NULL ? 2 : 1);

@@ -137,6 +137,15 @@ has_old_header(const ZUndo *u)
 	return ZUndoIsChange(u) && (u->flags & ZUNDO_PLAIN) == 0;
 }
 
+/* a link of a row's history, see zheap_jump.c */
+static inline bool
+is_jump(const ZUndo *u)
+{
+	return u->kind == ZUNDO_UPDATE &&
+		(u->flags & ZUNDO_OLD_MASK) != ZUNDO_OLD_ALLVISIBLE &&
+		(u->flags & ZUNDO_PLAIN) == 0;
+}
+
 /* Kind and flags must go together; a writer that breaks this is our bug. */
 static void
 assert_encodable(const ZUndo *u)
@@ -147,7 +156,7 @@ assert_encodable(const ZUndo *u)
 	Assert(ZUndoIsChange(u) || (u->flags & ZUNDO_OLD_MASK) == 0);
 	Assert((u->flags & ZUNDO_FAMILY) == 0 || (u->flags & ZUNDO_TENURE_START));
 	Assert((u->flags & ZUNDO_FAMILY) == 0 || u->prev_fxid != InvalidFxid);
-	Assert((u->flags & ZUNDO_OPEN) == 0 || is_open_delete(u));
+	Assert((u->flags & ZUNDO_OPEN) == 0 || is_open_delete(u) || is_jump(u));
 	Assert((u->flags & ZUNDO_PLAIN) == 0 || is_plain_change(u));
 	Assert((u->flags & ZUNDO_TENURE_START) == 0 ||
 		   (u->prev_fxid == InvalidFxid) == !UndoRecPtrIsValid(u->chain));
@@ -172,9 +181,27 @@ put_link(char *p, const ZUndo *u, Fxid fxid, UndoRecPtr urp)
 
 /* the old length of what a diff replaces, and whether the new one differs */
 static inline uint32
-diff_lengths(const ZUndo *u)
+diff_lengths(const ZUndoDiff *d)
 {
-	return (uint32) u->oldmid << 1 | (u->oldmid != u->newmid ? 1 : 0);
+	return (uint32) d->oldmid << 1 | (d->oldmid != d->newmid ? 1 : 0);
+}
+
+static inline Size
+diff_size(const ZUndoDiff *d)
+{
+	return undo_packed_size(d->prefix) + undo_packed_size(diff_lengths(d)) +
+		(d->oldmid != d->newmid ? undo_packed_size(d->newmid) : 0) +
+		d->oldmid;
+}
+
+static inline char *
+put_diff(char *p, const ZUndoDiff *d)
+{
+	p = undo_pack(p, d->prefix);
+	p = undo_pack(p, diff_lengths(d));
+	if (d->oldmid != d->newmid)
+		p = undo_pack(p, d->newmid);
+	return put_bytes(p, d->oldbytes, d->oldmid);
 }
 
 /*
@@ -200,10 +227,11 @@ zheap_undo_payload_size(const ZUndo *u)
 			size += SizeOfElsewhere + u->missing_len;
 	}
 	if (ZUndoHasDiff(u))
-		size += undo_packed_size(u->prefix) +
-			undo_packed_size(diff_lengths(u)) +
-			(u->oldmid != u->newmid ? undo_packed_size(u->newmid) : 0) +
-			u->oldmid;
+		size += diff_size(&u->diff);
+	if (ZUndoHasJump(u))
+		size += link_size(u, u->jump.fxid, u->jump.urp) +
+			undo_packed_size(u->jump.span) + sizeof(uint16) +
+			diff_size(&u->jump.diff);
 	switch (u->kind)
 	{
 		case ZUNDO_MOVE:
@@ -264,12 +292,13 @@ zheap_undo_encode(const ZUndo *u, char *buf)
 		}
 	}
 	if (ZUndoHasDiff(u))
+		p = put_diff(p, &u->diff);
+	if (ZUndoHasJump(u))
 	{
-		p = undo_pack(p, u->prefix);
-		p = undo_pack(p, diff_lengths(u));
-		if (u->oldmid != u->newmid)
-			p = undo_pack(p, u->newmid);
-		p = put_bytes(p, u->oldbytes, u->oldmid);
+		p = put_link(p, u, u->jump.fxid, u->jump.urp);
+		p = undo_pack(p, u->jump.span);
+		p = put_bytes(p, &u->jump.natts_flags1, sizeof(uint16));
+		p = put_diff(p, &u->jump.diff);
 	}
 	switch (u->kind)
 	{
@@ -319,6 +348,32 @@ get_link(Cursor *c, const ZUndo *u, Fxid *fxid, UndoRecPtr *urp)
 		undo_is_malformed(c->rec, "the payload ends in a link");
 }
 
+static void
+decode_diff(Cursor *c, ZUndoDiff *d)
+{
+	uint32		lengths;
+
+	d->prefix = get_number(c, BLCKSZ);
+	lengths = get_number(c, 2 * BLCKSZ + 1);
+	d->oldmid = lengths >> 1;
+	d->newmid = (lengths & 1) ? get_number(c, BLCKSZ) : d->oldmid;
+	if (c->end - c->p < d->oldmid)
+		undo_is_malformed(c->rec, "the payload ends in the old bytes");
+	d->oldbytes = c->p;
+	c->p += d->oldmid;
+}
+
+static void
+decode_jump(Cursor *c, ZUndo *u)
+{
+	get_link(c, u, &u->jump.fxid, &u->jump.urp);
+	u->jump.span = get_number(c, PG_UINT32_MAX);
+	get_bytes(c, &u->jump.natts_flags1, sizeof(uint16));
+	decode_diff(c, &u->jump.diff);
+	if (u->jump.fxid == InvalidFxid || !UndoRecPtrIsValid(u->jump.urp))
+		undo_is_malformed(c->rec, "a jump to nowhere");
+}
+
 /* the part all kinds share: tenure, base, old header, link */
 static void
 decode_common(Cursor *c, ZUndo *u)
@@ -340,7 +395,7 @@ decode_common(Cursor *c, ZUndo *u)
 		undo_is_malformed(c->rec, "a family tenure follows no owner");
 	if (u->flags & ZUNDO_BASE)
 		get_link(c, u, &u->base_fxid, &u->base_urp);
-	if (((u->flags & ZUNDO_OPEN) && !is_open_delete(u)) ||
+	if (((u->flags & ZUNDO_OPEN) && !is_open_delete(u) && !is_jump(u)) ||
 		((u->flags & ZUNDO_PLAIN) && !is_plain_change(u)))
 		undo_is_malformed(c->rec, "an open or plain change that can't be one");
 	if (has_old_header(u))
@@ -373,18 +428,9 @@ decode_common(Cursor *c, ZUndo *u)
 	else if (u->flags & ZUNDO_OLD_MASK)
 		undo_is_malformed(c->rec, "an old version of a row that has none");
 	if (ZUndoHasDiff(u))
-	{
-		uint32		lengths;
-
-		u->prefix = get_number(c, BLCKSZ);
-		lengths = get_number(c, 2 * BLCKSZ + 1);
-		u->oldmid = lengths >> 1;
-		u->newmid = (lengths & 1) ? get_number(c, BLCKSZ) : u->oldmid;
-		if (c->end - c->p < u->oldmid)
-			undo_is_malformed(c->rec, "the payload ends in the old bytes");
-		u->oldbytes = c->p;
-		c->p += u->oldmid;
-	}
+		decode_diff(c, &u->diff);
+	if (ZUndoHasJump(u))
+		decode_jump(c, u);
 }
 
 static void
@@ -579,12 +625,12 @@ zheap_undo_old_header(const ZUndo *u, const ZTupleHeader *now,
 }
 
 /*
- * Diff of two rows for an UPDATE record: one differing stretch behind the
- * fixed headers.  Lengths are true lengths (rule A16: headers are saved
- * whole, slack is no part of a row).
+ * Diff of two rows: one differing stretch behind the fixed headers.  Lengths
+ * are true lengths (rule A16: headers are saved whole, slack is no part of a
+ * row).
  */
 void
-zheap_undo_diff(ZUndo *u, const char *oldtuple, uint16 oldlen,
+zheap_undo_diff(ZUndoDiff *diff, const char *oldtuple, uint16 oldlen,
 				const char *newtuple, uint16 newlen)
 {
 	const char *o = oldtuple + ZHEAP_HEADER_SIZE;
@@ -611,17 +657,39 @@ zheap_undo_diff(ZUndo *u, const char *oldtuple, uint16 oldlen,
 		   o[olen - 1 - suffix] == n[nlen - 1 - suffix])
 		suffix++;
 
-	u->prefix = prefix;
-	u->oldmid = olen - prefix - suffix;
-	u->newmid = nlen - prefix - suffix;
-	u->oldbytes = o + prefix;
+	diff->prefix = prefix;
+	diff->oldmid = olen - prefix - suffix;
+	diff->newmid = nlen - prefix - suffix;
+	diff->oldbytes = o + prefix;
+}
+
+/* The header stays as it is. */
+static void
+patch_middle(const ZUndo *u, const ZUndoDiff *d, char *image, uint16 *len)
+{
+	Size		head = ZHEAP_HEADER_SIZE + (Size) d->prefix;
+	Size		suffix;
+
+	if (head + d->newmid > *len ||
+		(Size) *len - d->newmid + d->oldmid > BLCKSZ)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("undo record of an update does not fit its row"),
+				 errdetail("Offset %u: the row has %u bytes, the record replaces %u bytes behind %u by %u.",
+						   u->offset, *len, d->newmid, (unsigned) head,
+						   d->oldmid)));
+	suffix = *len - head - d->newmid;
+	if (d->oldmid != d->newmid)
+		memmove(image + head + d->oldmid, image + head + d->newmid, suffix);
+	memcpy(image + head, d->oldbytes, d->oldmid);
+	*len = head + d->oldmid + suffix;
 }
 
 /*
  * Patch an image back to what it was before the change: UPDATE and a copy
- * replace the middle, every change restores the old header.  image has room for BLCKSZ
- * bytes; *len is its true length, before and after.  The header written never
- * has SLACK, because an image has none.
+ * replace the middle, every change restores the old header.  image has room for
+ * BLCKSZ bytes; *len is its true length, before and after.  The header written
+ * never has SLACK, because an image has none.
  */
 void
 zheap_undo_step_back(const ZUndo *u, char *image, uint16 *len)
@@ -631,26 +699,23 @@ zheap_undo_step_back(const ZUndo *u, char *image, uint16 *len)
 
 	zheap_header_get(image, &now);
 	zheap_undo_old_header(u, &now, &header);
-
 	if (ZUndoHasDiff(u))
-	{
-		Size		head = ZHEAP_HEADER_SIZE + (Size) u->prefix;
-		Size		suffix;
-
-		if (head + u->newmid > *len ||
-			(Size) *len - u->newmid + u->oldmid > BLCKSZ)
-			ereport(ERROR,
-					(errcode(ERRCODE_DATA_CORRUPTED),
-					 errmsg("undo record of an update does not fit its row"),
-					 errdetail("Offset %u: the row has %u bytes, the record replaces %u bytes behind %u by %u.",
-							   u->offset, *len, u->newmid, (unsigned) head,
-							   u->oldmid)));
-		suffix = *len - head - u->newmid;
-		memmove(image + head + u->oldmid, image + head + u->newmid, suffix);
-		memcpy(image + head, u->oldbytes, u->oldmid);
-		*len = head + u->oldmid + suffix;
-	}
-
+		patch_middle(u, &u->diff, image, len);
 	header.natts_flags1 &= ~ZH_SLACK;
+	zheap_header_put(image, &header);
+}
+
+/*
+ * The same over many changes at once.  The image is then of a version that was
+ * changed again, so that of its header only what describes its bytes is meant.
+ */
+void
+zheap_undo_jump_back(const ZUndo *u, char *image, uint16 *len)
+{
+	ZTupleHeader header = {0};
+
+	Assert(ZUndoHasJump(u));
+	patch_middle(u, &u->jump.diff, image, len);
+	header.natts_flags1 = u->jump.natts_flags1 & ~ZH_SLACK;
 	zheap_header_put(image, &header);
 }

@@ -21,6 +21,8 @@
  *	UPDATE:			prefix, packed; old middle length * 2, + 1 if the new one
  *					is another, which follows then, both packed; old middle
  *					bytes (behind the 5 byte header, true lengths)
+ *					JUMP: link, span packed, natts_flags1 u16 of the version
+ *					there, and a diff to it of the same form
  *	MOVE:			new TID, 6 bytes
  *	INSERT_SET:		nranges u8, {first u16, last u16} each; flag byte
  *					(1 token, 2 old TID); token u32; old TID 6 bytes
@@ -47,6 +49,10 @@
  * FROZEN), lest it cover what others deleted; and those rows were deleted by the
  * same (sub)transaction and command while it was the newest record, lest
  * another cid be theirs.
+ *
+ * JUMP names an older change of the same row by the same block, and how to get
+ * from the version that this record made to the one that change made: see
+ * zheap_jump.c.
  *
  * An old version is named by value, never by xact slot id:
  *	OLD_ALLVISIBLE	its writer was visible to all: no link
@@ -91,8 +97,28 @@
 
 #define ZUNDO_PLAIN				0x40	/* UPDATE, DELETE: see above */
 #define ZUNDO_OPEN				0x80	/* DELETE, PLAIN too: see above */
+#define ZUNDO_JUMP				0x80	/* UPDATE: see above */
 
 #define ZUNDO_MAX_RANGES		16
+
+/* one differing stretch behind the headers of two versions of a row */
+typedef struct ZUndoDiff
+{
+	uint16		prefix;
+	uint16		oldmid;			/* lengths of the stretch */
+	uint16		newmid;
+	const char *oldbytes;
+} ZUndoDiff;
+
+/* to an older change of the row */
+typedef struct ZUndoJump
+{
+	Fxid		fxid;			/* who made it */
+	UndoRecPtr	urp;			/* its record */
+	uint32		span;			/* for the writers of jumps */
+	uint16		natts_flags1;	/* of the version that it made */
+	ZUndoDiff	diff;			/* and its bytes */
+} ZUndoJump;
 
 typedef struct ZUndo
 {
@@ -112,10 +138,8 @@ typedef struct ZUndo
 	OffsetNumber old_offset;
 	uint16		missing_len;
 	const char *missing;
-	uint16		prefix;
-	uint16		oldmid;
-	uint16		newmid;
-	const char *oldbytes;
+	ZUndoDiff	diff;			/* UPDATE and copies */
+	ZUndoJump	jump;			/* UPDATE with JUMP */
 	ItemPointerData tid;		/* MOVE: new TID; INSERT_SET: old TID or invalid */
 	uint32		token;			/* INSERT_SET: speculative token or 0 */
 	uint8		lockmode;		/* LockTupleMode */
@@ -148,6 +172,10 @@ typedef struct ZSpillEntry
 /* no change of the row, but its copy into another file */
 #define ZUndoIsCopy(u) \
 	(ZUndoIsChange(u) && ((u)->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_ELSEWHERE)
+#define ZUndoIsOpenDelete(u) \
+	((u)->kind == ZUNDO_DELETE && ((u)->flags & ZUNDO_OPEN) != 0)
+#define ZUndoHasJump(u) \
+	((u)->kind == ZUNDO_UPDATE && ((u)->flags & ZUNDO_JUMP) != 0)
 #define ZUndoHasDiff(u)		((u)->kind == ZUNDO_UPDATE || ZUndoIsCopy(u))
 
 /* payload bytes that encode would write */
@@ -156,7 +184,8 @@ extern uint16 zheap_undo_payload_size(const ZUndo *u);
 static inline Size
 zheap_undo_payload_bound(const ZUndo *u)
 {
-	return 192 + u->oldmid + u->missing_len;
+	return 192 + u->diff.oldmid + u->missing_len +
+		(ZUndoHasJump(u) ? u->jump.diff.oldmid : 0);
 }
 
 /* encode the payload into buf (at least payload_size bytes); returns size */
@@ -186,12 +215,10 @@ extern bool zheap_undo_covers(const ZUndo *u, OffsetNumber o,
 extern void zheap_undo_old_header(const ZUndo *u, const ZTupleHeader *now,
 								  ZTupleHeader *old);
 
-/*
- * Diff of two rows for an UPDATE record: sets prefix, oldmid, newmid,
- * oldbytes (into oldtuple).
- */
-extern void zheap_undo_diff(ZUndo *u, const char *oldtuple, uint16 oldlen,
-							const char *newtuple, uint16 newlen);
+/* diff of two rows; oldbytes points into oldtuple */
+extern void zheap_undo_diff(ZUndoDiff *diff, const char *oldtuple,
+							uint16 oldlen, const char *newtuple,
+							uint16 newlen);
 
 /*
  * Patch an image back: UPDATE replaces the middle; every change restores the
@@ -199,5 +226,8 @@ extern void zheap_undo_diff(ZUndo *u, const char *oldtuple, uint16 oldlen,
  * ERROR (data corrupted) if the lengths don't fit.
  */
 extern void zheap_undo_step_back(const ZUndo *u, char *image, uint16 *len);
+
+/* likewise, back to the version at the end of u's jump; no lock bits in it */
+extern void zheap_undo_jump_back(const ZUndo *u, char *image, uint16 *len);
 
 #endif							/* ZHEAP_UNDO_H */

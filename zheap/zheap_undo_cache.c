@@ -62,7 +62,7 @@ zheap_undo_cache_put(char persistence, const UndoRecord *rec,
 	c->first = c->last = rec->offset;
 	if (rec->kind == ZUNDO_INSERT_OPEN)
 		c->last = MaxOffsetNumber;
-	else if (rec->kind == ZUNDO_INSERT_SET || (rec->flags & ZUNDO_OPEN))
+	else if (rec->kind == ZUNDO_INSERT_SET || ZUndoIsOpenDelete(undo))
 	{
 		c->first = FirstOffsetNumber;
 		c->last = MaxOffsetNumber;

@@ -26,6 +26,7 @@
 #include "utils/rel.h"
 
 #include "zheap/zheap.h"
+#include "zheap/zheap_jump.h"
 #include "zheap/zheap_lock.h"
 #include "zheap/zheap_xlog.h"
 #include "zheap/zheap_xlog_change.h"
@@ -332,13 +333,12 @@ update_reclaim(ZRowWrite *w, UpdatePlan *plan, Size missing)
 static bool
 update_fits_undo(ZRowWrite *w, UpdatePlan *plan)
 {
-	ZUndo		u;
+	ZUndoDiff	diff;
 
 	if (w->image_len <= UPDATE_MAX_OLD_BYTES)
 		return true;
-	memset(&u, 0, sizeof(u));
-	zheap_undo_diff(&u, w->image, w->image_len, plan->body, plan->bodylen);
-	return u.oldmid <= UPDATE_MAX_OLD_BYTES;
+	zheap_undo_diff(&diff, w->image, w->image_len, plan->body, plan->bodylen);
+	return diff.oldmid <= UPDATE_MAX_OLD_BYTES;
 }
 
 /*
@@ -551,6 +551,7 @@ update_write_in_place(ZRowWrite *w, UpdatePlan *plan)
 	ZUndo		u;
 	ZTupleHeader header;
 	ZTupleHeader formed;
+	char	   *jump;
 
 	Assert(!plan->key_changed);
 	zheap_header_get(plan->body, &formed);
@@ -560,9 +561,14 @@ update_write_in_place(ZRowWrite *w, UpdatePlan *plan)
 	if ((u.flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_ALLVISIBLE &&
 		zheap_row_is_plain(w, &header))
 		u.flags |= ZUNDO_PLAIN;
-	zheap_undo_diff(&u, w->image, w->image_len, plan->body, plan->bodylen);
+	zheap_undo_diff(&u.diff, w->image, w->image_len, plan->body,
+					plan->bodylen);
+	jump = zheap_jump_describe(&w->cx, w->page, w->block, plan->body,
+							   plan->bodylen, &u);
 	zheap_row_write(w, XLOG_ZHEAP_UPDATE, &u, &header, plan->body,
 					plan->bodylen);
+	if (jump != NULL)
+		pfree(jump);
 }
 
 /* a move about to be written */

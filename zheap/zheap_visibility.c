@@ -91,6 +91,30 @@ mvcc_status(const ZReadContext *cx, ZWalk *walk, Buffer buffer)
 }
 
 /*
+ * The record found is a foreign writer's whom the snapshot doesn't see.  Go
+ * back along jumps as long as it doesn't see who is at their end: see
+ * zheap_jump.c.
+ */
+static void
+jump_back(const ZReadContext *cx, ZWalk *walk)
+{
+	if (cx->check_serializable)
+		return;
+	while (ZUndoHasJump(&walk->undo))
+	{
+		Fxid		fxid = walk->undo.jump.fxid;
+
+		if (fxid < cx->hz.u ||
+			TransactionIdIsCurrentTransactionId(XidFromFxid(fxid)) ||
+			!XidInMVCCSnapshot(XidFromFxid(fxid), cx->snapshot))
+			return;
+		if (!zheap_walk_jump(walk))
+			zheap_row_is_corrupt(cx->rel, walk->block, walk->off,
+								 "undo of a transaction that is in progress for the snapshot");
+	}
+}
+
+/*
  * A writer that the snapshot doesn't see was stepped over: tell the
  * serializable machinery, as heap does for each such tuple it meets.
  */
@@ -453,6 +477,8 @@ zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
 				version_from_record(v, &walk, status);
 				return version_accept(cx, &walk, state, buffer, v);
 			}
+			if (type == SNAPSHOT_MVCC)
+				jump_back(cx, &walk);
 		}
 		state = zheap_walk_step_back(&walk);
 	}
@@ -464,6 +490,52 @@ zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
 		return false;
 	}
 	return version_accept(cx, &walk, state, buffer, v);
+}
+
+/*
+ * See zheap.h.  If the snapshot sees the owner of the xact slot, it sees who
+ * ended the row, be it the owner or somebody below (Z2).
+ */
+bool
+zheap_row_is_past(ZReadContext *cx, Buffer buffer, Page page,
+				  OffsetNumber off)
+{
+	ItemId		lp = PageGetItemId(page, off);
+	ZTupleHeader hdr;
+	ZWalk		walk;
+
+	if (cx->snapshot->snapshot_type != SNAPSHOT_MVCC)
+		return false;
+	if (ZItemIdIsSpilled(lp))
+	{
+		Fxid		p;
+
+		if ((ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) == 0)
+			return false;		/* the slow path will say what is wrong */
+		p = ZXactSlotFxid(ZPageGetSpill(page));
+		return p < cx->hz.u ||
+			TransactionIdPrecedes(XidFromFxid(p), cx->snapshot->xmin);
+	}
+	if (ItemIdIsDead(lp))
+		return true;
+	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
+		return false;
+	zheap_header_get((char *) PageGetItem(page, lp), &hdr);
+	if (!ZHeaderIsEnded(&hdr) || (hdr.flags2 & ZH_LOCK_ONLY) ||
+		hdr.slot == 0 || hdr.slot > ZPageGetOpaque(page)->nslots)
+		return false;
+
+	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz,
+					BufferGetBlockNumber(buffer), off, NULL, NULL);
+	zheap_walk_at_slot(&walk, page, hdr.slot);
+	switch (mvcc_status(cx, &walk, buffer))
+	{
+		case ZXACT_ALL_VISIBLE:
+		case ZXACT_COMMITTED:
+			return true;
+		default:
+			return false;
+	}
 }
 
 /* ----------------------------------------------------------------

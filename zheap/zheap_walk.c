@@ -414,6 +414,30 @@ zheap_walk_step_back(ZWalk *walk)
 	return ZWALK_OWNED;
 }
 
+/*
+ * After ZFIND_FOUND of a record with a jump: stand at the version at its end,
+ * that change found.  False if that is visible to all and its undo may be
+ * gone; then the walk is over.  See zheap_jump.c for when it is allowed.
+ */
+bool
+zheap_walk_jump(ZWalk *walk)
+{
+	const ZUndoJump *jump = &walk->undo.jump;
+
+	Assert(ZUndoHasJump(&walk->undo));
+	if (walk->image != NULL)
+		zheap_undo_jump_back(&walk->undo, walk->image, walk->len);
+	memset(&walk->hdr, 0, sizeof(ZTupleHeader));
+	walk->hdr.natts_flags1 = jump->natts_flags1;
+	walk->skip = false;
+	walk_move(walk, jump->fxid, jump->urp);
+	if (!zheap_walk_fetch(walk, false))
+		return false;
+	if (!zheap_undo_covers(&walk->undo, walk->off, &walk->hdr))
+		walk_is_corrupt(walk, "a change of the row at the end of a jump");
+	return true;
+}
+
 /* ----------------------------------------------------------------
  *	questions of prune and vacuum
  * ----------------------------------------------------------------

@@ -89,6 +89,7 @@ extern ZXactStatus zheap_walk_status(ZWalk *walk, Buffer buffer);
 extern bool zheap_walk_fetch(ZWalk *walk, bool held);
 extern ZFindResult zheap_walk_find(ZWalk *walk, bool held);
 extern ZWalkState zheap_walk_step_back(ZWalk *walk);
+extern bool zheap_walk_jump(ZWalk *walk);
 
 /* rule M9 for one row whose xact slot can't be frozen, and M15: see there */
 typedef enum ZRowFate

@@ -42,6 +42,7 @@ max_pred_locks_per_transaction = 1000
 max_pred_locks_per_relation = 5000
 max_pred_locks_per_page = 500
 zheap.discard_naptime = 20
+zheap.jump_interval = 2
 log_min_messages = warning
 log_min_error_statement = panic
 """

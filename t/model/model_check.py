@@ -544,7 +544,7 @@ class Cluster:
         self.tool("initdb", "-D", self.data, "-U", "model", "-A", "trust", "-N", "-k")
         with open(os.path.join(self.data, "postgresql.conf"), "a") as f:
             if self.am == "zheap":
-                f.write("shared_preload_libraries = 'zheap_am'\nzheap.discard_naptime = 20\n")
+                f.write("shared_preload_libraries = 'zheap_am'\nzheap.discard_naptime = 20\nzheap.jump_interval = 2\n")
             f.write("""
 listen_addresses = ''
 unix_socket_directories = '%s'
