@@ -472,38 +472,39 @@ zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
  */
 
 /*
- * Is each NORMAL, not ended tuple visible as it stands?  See zheap.h.
+ * Judge each owner once.  See zheap.h.
  *
- * An owner that the snapshot doesn't see matters only if a row refers to its
- * xact slot otherwise than by LOCK_ONLY: row lockers alone don't slow a page.
- * PD_ALL_VISIBLE and ZPAGE_ALL_RESOLVED are not asked: a standby's snapshot
- * may be older than they are (attack A12).
+ * Rows that refer to an owner seen are seen as they stand, though an older
+ * tenure may have changed them: what lies below an owner that the snapshot sees
+ * it sees too (invariant Z2).  PD_ALL_VISIBLE and ZPAGE_ALL_RESOLVED are not
+ * asked: a standby's snapshot may be older than they are (attack A12).
  */
 bool
-zheap_page_all_visible_to(ZReadContext *cx, Buffer buffer, Page page)
+zheap_page_owners(ZReadContext *cx, Buffer buffer, Page page,
+				  ZOwners *owners)
 {
 	ZPageOpaque opaque = ZPageGetOpaque(page);
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
-	bool		unseen[ZHEAP_MAX_XACT_SLOTS + 1];
-	bool		any = false;
+	bool		all = true;
 	ZWalk		walk;
-	OffsetNumber off;
-	int			id;
 
-	if (cx->snapshot == NULL ||
-		cx->snapshot->snapshot_type != SNAPSHOT_MVCC)
-		return false;
+	Assert(cx->snapshot->snapshot_type == SNAPSHOT_MVCC);
+	owners->n = opaque->nslots;
+	owners->unseen[0] = false;
+	owners->writer[0] = InvalidFxid;
 	if ((opaque->flags & ZPAGE_HAS_SPILL) &&
 		ZXactSlotFxid(ZPageGetSpill(page)) >= spill_floor(cx->snapshot, page))
-		return false;
+		all = false;
 
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz,
 					BufferGetBlockNumber(buffer), InvalidOffsetNumber,
 					NULL, NULL);
-	for (id = 1; id <= opaque->nslots; id++)
+	for (int id = 1; id <= opaque->nslots; id++)
 	{
-		unseen[id] = false;
-		if (ZXactSlotIsFree(ZPageGetXactSlot(page, id)))
+		ZXactSlot	slot = ZPageGetXactSlot(page, id);
+
+		owners->unseen[id] = false;
+		owners->writer[id] = ZXactSlotFxid(slot);
+		if (ZXactSlotIsFree(slot) || owners->writer[id] < cx->hz.u)
 			continue;
 		zheap_walk_at_slot(&walk, page, (uint8) id);
 		switch (mvcc_status(cx, &walk, buffer))
@@ -512,31 +513,12 @@ zheap_page_all_visible_to(ZReadContext *cx, Buffer buffer, Page page)
 			case ZXACT_COMMITTED:
 				break;
 			default:
-				unseen[id] = true;
-				any = true;
+				owners->unseen[id] = true;
+				all = false;
 				break;
 		}
 	}
-	if (!any)
-		return true;
-
-	for (off = FirstOffsetNumber; off <= max; off++)
-	{
-		ItemId		lp = PageGetItemId(page, off);
-		ZTupleHeader hdr;
-
-		if (!ItemIdIsNormal(lp))
-			continue;
-		if (lp->lp_off + ZHEAP_HEADER_SIZE > ((PageHeader) page)->pd_special)
-			return false;
-		zheap_header_get((char *) PageGetItem(page, lp), &hdr);
-		if (hdr.slot > opaque->nslots)
-			return false;		/* the slow path will say what is wrong */
-		if (hdr.slot != 0 && unseen[hdr.slot] &&
-			(hdr.flags2 & ZH_LOCK_ONLY) == 0)
-			return false;
-	}
-	return true;
+	return all;
 }
 
 /* ----------------------------------------------------------------
