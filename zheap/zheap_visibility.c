@@ -26,10 +26,14 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "zheap/zheap_undo_cache.h"
 #include "zheap/zheap_walk.h"
 
 /* a running tenure repeats its BASE about every so many records (B1) */
 #define BASE_INTERVAL			32
+
+/* records of a page that are read before its rows are judged, at most */
+#define READ_AHEAD_RECORDS		256
 
 /* undo records worth reading to find out that an index entry is dead */
 #define DEAD_BUDGET				50
@@ -472,6 +476,48 @@ zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
  */
 
 /*
+ * The chains of n owners that the snapshot doesn't see are going to be walked
+ * for most rows of the page.  Read them all at once, one record of each chain
+ * after the other: they lie in different places, far from any cache, and so
+ * the waits overlap.
+ */
+static void
+read_ahead(ZReadContext *cx, ZWalk *walk, Fxid *w, UndoRecPtr *u, int n)
+{
+	char		persistence = cx->reader.persistence;
+	int			left = READ_AHEAD_RECORDS;
+
+	while (n > 0 && (left -= n) > 0)
+	{
+		for (int i = 0; i < n; i++)
+		{
+			undo_expect(persistence, u[i]);
+			zheap_undo_cache_expect(u[i]);
+		}
+		for (int i = 0; i < n; i++)
+			undo_expect_page(persistence, u[i]);
+		for (int i = n - 1; i >= 0; i--)
+		{
+			walk->slot = NULL;
+			walk->w = w[i];
+			walk->u = u[i];
+			if (zheap_walk_pass(walk) && walk->w >= cx->hz.u &&
+				XidInMVCCSnapshot(XidFromFxid(walk->w), cx->snapshot))
+			{
+				w[i] = walk->w;
+				u[i] = walk->u;
+			}
+			else
+			{
+				n--;
+				w[i] = w[n];
+				u[i] = u[n];
+			}
+		}
+	}
+}
+
+/*
  * Judge each owner once.  See zheap.h.
  *
  * Rows that refer to an owner seen are seen as they stand, though an older
@@ -485,6 +531,9 @@ zheap_page_owners(ZReadContext *cx, Buffer buffer, Page page,
 {
 	ZPageOpaque opaque = ZPageGetOpaque(page);
 	bool		all = true;
+	Fxid		w[ZHEAP_MAX_XACT_SLOTS];
+	UndoRecPtr	u[ZHEAP_MAX_XACT_SLOTS];
+	int			nunseen = 0;
 	ZWalk		walk;
 
 	Assert(cx->snapshot->snapshot_type == SNAPSHOT_MVCC);
@@ -512,12 +561,18 @@ zheap_page_owners(ZReadContext *cx, Buffer buffer, Page page,
 			case ZXACT_ALL_VISIBLE:
 			case ZXACT_COMMITTED:
 				break;
+			case ZXACT_RUNNING:
+				w[nunseen] = walk.w;
+				u[nunseen++] = walk.u;
+				/* FALLTHROUGH */
 			default:
 				owners->unseen[id] = true;
 				all = false;
 				break;
 		}
 	}
+	if (nunseen > 0)
+		read_ahead(cx, &walk, w, u, nunseen);
 	return all;
 }
 
