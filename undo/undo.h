@@ -274,6 +274,14 @@ extern void undo_reader_close(UndoReader *reader);
 extern bool undo_fetch(UndoReader *reader, UndoRecPtr urp, Fxid writer,
 					   BlockNumber block, bool held, UndoRecord *rec);
 
+/*
+ * Who is going to fetch records from several places says so before, for all of
+ * them in one go, then for all of them again: their waits for memory overlap.
+ * Hints; never wrong, never throw.  (undo_log.c)
+ */
+extern void undo_expect(char persistence, UndoRecPtr urp);
+extern void undo_expect_page(char persistence, UndoRecPtr urp);
+
 /* ----------------------------------------------------------------
  *	rollback (undo_apply.c)
  * ----------------------------------------------------------------

@@ -22,6 +22,7 @@
 #include "catalog/storage.h"
 #include "catalog/storage_xlog.h"
 #include "miscadmin.h"
+#include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
@@ -260,6 +261,13 @@ typedef struct RecentPage
 
 static RecentPage recent_pages[2][RECENT_PAGES];
 
+static inline RecentPage *
+recent_page(char persistence, UndoLogNumber log, BlockNumber block)
+{
+	return &recent_pages[persistence == RELPERSISTENCE_PERMANENT]
+		[(block * 31 + log) & (RECENT_PAGES - 1)];
+}
+
 Buffer
 undo_log_read(char persistence, UndoLogNumber log, BlockNumber block)
 {
@@ -270,8 +278,7 @@ undo_log_read(char persistence, UndoLogNumber log, BlockNumber block)
 		return ReadBuffer(temp_log.rel, block);
 
 	locator = undo_log_locator(persistence, log);
-	recent = &recent_pages[persistence == RELPERSISTENCE_PERMANENT]
-		[(block * 31 + log) & (RECENT_PAGES - 1)];
+	recent = recent_page(persistence, log, block);
 	if (BufferIsValid(recent->buffer) && recent->log == log &&
 		recent->block == block &&
 		ReadRecentBuffer(locator, MAIN_FORKNUM, block, recent->buffer))
@@ -281,6 +288,43 @@ undo_log_read(char persistence, UndoLogNumber log, BlockNumber block)
 	recent->log = log;
 	recent->block = block;
 	return recent->buffer;
+}
+
+#if defined(__GNUC__)
+#define fetch_line(p)	__builtin_prefetch(p)
+#else
+#define fetch_line(p)	((void) 0)
+#endif
+
+void
+undo_expect(char persistence, UndoRecPtr urp)
+{
+	if (persistence != RELPERSISTENCE_TEMP)
+		fetch_line(recent_page(persistence, UndoRecPtrGetLog(urp),
+							   UndoRecPtrGetBlock(urp)));
+}
+
+void
+undo_expect_page(char persistence, UndoRecPtr urp)
+{
+	const RecentPage *recent;
+	const char *page;
+
+	if (persistence == RELPERSISTENCE_TEMP)
+		return;
+	recent = recent_page(persistence, UndoRecPtrGetLog(urp),
+						 UndoRecPtrGetBlock(urp));
+	if (!BufferIsValid(recent->buffer) ||
+		recent->log != UndoRecPtrGetLog(urp) ||
+		recent->block != UndoRecPtrGetBlock(urp))
+		return;
+	/* addresses only: nothing is pinned, and nothing is read */
+	page = (const char *) BufferGetPage(recent->buffer);
+	fetch_line(GetBufferDescriptor(recent->buffer - 1));
+	fetch_line(page);
+	fetch_line(page + UndoRecPtrGetOffset(urp));
+	fetch_line(page + UndoRecPtrGetOffset(urp) + 64);
+	fetch_line(page + BLCKSZ - sizeof(UndoPageOpaqueData));
 }
 
 /*

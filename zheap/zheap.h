@@ -59,6 +59,9 @@ zheap_tid_set_tag(ItemPointerData *tid, uint16 tag)
  */
 extern void zheap_note_buffer(Relation rel, BlockNumber block, Buffer buffer);
 extern Buffer zheap_read_buffer(Relation rel, BlockNumber block);
+extern Buffer zheap_read_next_buffer(Relation rel, BlockNumber block,
+									 Buffer last,
+									 BufferAccessStrategy strategy);
 
 /* ----------------------------------------------------------------
  *	zheap_delta.c: logged change of one page by bytes (rule W27)
@@ -273,11 +276,24 @@ extern bool zheap_row_is_past(ZReadContext *cx, Buffer buffer, Page page,
 							  OffsetNumber off);
 
 /*
- * Quick test for page scans: every xact slot FREE or its owner visible to the
- * MVCC snapshot, no spilled pointer: then each NORMAL, not ended tuple is the
- * visible version as it stands.  (Identity: owner, or 0.)
+ * For page scans: the owners of a page's xact slots, each judged once.  A row
+ * that is NORMAL and whose xact slot isn't unseen (or is only a locker's) is
+ * seen as it stands, unless it has ended; then not at all.  Index 0 stands for
+ * rows without an owner.
+ *
+ * Returns true if no other row is there: no xact slot is unseen, and SPILLED
+ * pointers are invisible.  Then the page may be unlocked once it is copied.
+ * The snapshot is of type MVCC.
  */
-extern bool zheap_page_all_visible_to(ZReadContext *cx, Buffer buffer, Page page);
+typedef struct ZOwners
+{
+	int			n;				/* xact slots of the page */
+	bool		unseen[ZHEAP_MAX_XACT_SLOTS + 1];
+	Fxid		writer[ZHEAP_MAX_XACT_SLOTS + 1];
+} ZOwners;
+
+extern bool zheap_page_owners(ZReadContext *cx, Buffer buffer, Page page,
+							  ZOwners *owners);
 
 /*
  * SERIALIZABLE knows rows by TID.  A row that was updated in place has other

@@ -61,3 +61,30 @@ zheap_read_buffer(Relation rel, BlockNumber block)
 	zheap_note_buffer(rel, block, buffer);
 	return buffer;
 }
+
+/*
+ * As ReadBufferExtended(), for who reads block after block and had the block
+ * before in buffer "last" (or Invalid).  Blocks that were loaded one after the
+ * other tend to lie so in the buffer pool: try the neighbour before the block
+ * is looked up.
+ */
+Buffer
+zheap_read_next_buffer(Relation rel, BlockNumber block, Buffer last,
+					   BufferAccessStrategy strategy)
+{
+	Buffer		buffer = last + 1;
+
+	/* pinning by ReadRecentBuffer would count as heavy use */
+	if (last > 0 && last < NBuffers && strategy == NULL &&
+		!RelationUsesLocalBuffers(rel) &&
+		ReadRecentBuffer(RelationLocator(rel), MAIN_FORKNUM, block, buffer))
+	{
+		pgstat_count_buffer_read(rel);
+		pgstat_count_buffer_hit(rel);
+	}
+	else
+		buffer = ReadBufferExtended(rel, MAIN_FORKNUM, block, RBM_NORMAL,
+									strategy);
+	zheap_note_buffer(rel, block, buffer);
+	return buffer;
+}

@@ -415,7 +415,7 @@ find_writer(TupleTableSlot *slot, Fxid *writer, CommandId *cid)
 	zheap_tid_set_tag(&tid, 0);
 	found = read_version(rel, &tid, GetActiveSnapshot(), false, &v) &&
 		v.len == zslot->len &&
-		memcmp(v.data + ZHEAP_HEADER_SIZE, zslot->buf + ZHEAP_HEADER_SIZE,
+		memcmp(v.data + ZHEAP_HEADER_SIZE, zslot->data + ZHEAP_HEADER_SIZE,
 			   v.len - ZHEAP_HEADER_SIZE) == 0;
 	relation_close(rel, AccessShareLock);
 	if (found)
@@ -496,7 +496,7 @@ zheap_satisfies_snapshot(Relation rel, TupleTableSlot *slot,
 		XidInMVCCSnapshot(XidFromFxid(zslot->writer), snapshot))
 		return false;			/* changed since, be it to the same bytes */
 	return v.len == zslot->len &&
-		memcmp(v.data + ZHEAP_HEADER_SIZE, zslot->buf + ZHEAP_HEADER_SIZE,
+		memcmp(v.data + ZHEAP_HEADER_SIZE, zslot->data + ZHEAP_HEADER_SIZE,
 			   v.len - ZHEAP_HEADER_SIZE) == 0;
 }
 

@@ -7,7 +7,8 @@
  * Page mode (MVCC snapshots): a page is read once, under its share lock; all
  * versions that the snapshot sees are copied out and the page is given up.
  * Nothing read later can change what the scan returns, in-place updates of the
- * scanning command itself included.  Other snapshots judge row by row, because
+ * scanning command itself included.  Tuple slots share that copy, which is
+ * never changed while one does.  Other snapshots judge row by row, because
  * their callers want the state of the moment.
  *
  * No lock is held between calls; a scan row by row keeps its page pinned.  The
@@ -45,13 +46,6 @@ zheap_slot_callbacks(Relation rel)
  *	begin, rescan, end
  * ----------------------------------------------------------------
  */
-
-static bool
-is_page_mode(ZScanDesc scan)
-{
-	return scan->base.rs_snapshot != NULL &&
-		IsMVCCSnapshot(scan->base.rs_snapshot);
-}
 
 /*
  * Choose strategy, synchronisation and start.  A rescan keeps its start, so
@@ -131,8 +125,12 @@ zheap_scan_begin(Relation rel, Snapshot snapshot, int nkeys,
 	scan->base.rs_key = nkeys > 0 ? palloc(sizeof(ScanKeyData) * nkeys) : NULL;
 	if (pscan != NULL)
 		scan->pworker = palloc0(sizeof(ParallelBlockTableScanWorkerData));
+	/* a choice of nobody: it follows from the snapshot */
+	scan->page_mode = snapshot != NULL && IsMVCCSnapshot(snapshot);
 	scan->rows = NULL;
-	scan->rowssize = 0;
+	scan->spare = NULL;
+	scan->last = InvalidBuffer;
+	scan->last_block = InvalidBlockNumber;
 	scan->buffer = InvalidBuffer;
 	scan->ndead = 0;
 
@@ -168,8 +166,11 @@ zheap_scan_end(TableScanDesc sscan)
 		FreeAccessStrategy(scan->strategy);
 	if (scan->pworker != NULL)
 		pfree(scan->pworker);
+	/* tuple slots may show rows even now */
 	if (scan->rows != NULL)
-		pfree(scan->rows);
+		zheap_rows_release(scan->rows);
+	if (scan->spare != NULL)
+		zheap_rows_release(scan->spare);
 	if (sscan->rs_flags & SO_TEMP_SNAPSHOT)
 		UnregisterSnapshot(sscan->rs_snapshot);
 	pfree(scan);
@@ -319,6 +320,20 @@ zheap_scan_clear_rows(ZScanDesc scan)
 	scan->current = -1;
 	scan->rowsused = 0;
 	scan->maxoff = InvalidOffsetNumber;
+
+	/* tuple slots keep what they show */
+	if (scan->rows != NULL && scan->rows->refs > 1)
+	{
+		ZRows	   *shown = scan->rows;
+
+		scan->rows = scan->spare;
+		scan->spare = shown;
+		if (scan->rows != NULL && scan->rows->refs > 1)
+		{
+			zheap_rows_release(scan->rows);
+			scan->rows = NULL;
+		}
+	}
 }
 
 /* make room for size bytes more */
@@ -327,14 +342,19 @@ reserve_rows(ZScanDesc scan, uint32 size)
 {
 	uint32		need = scan->rowsused + size;
 
-	if (likely(need <= scan->rowssize))
+	Assert(scan->rows == NULL || scan->rows->refs == 1);
+	if (likely(scan->rows != NULL && need <= scan->rows->size))
 		return;
-	need = Max(need * 2, BLCKSZ);
+	need = Max(need * 2, 2 * BLCKSZ);
 	if (scan->rows == NULL)
-		scan->rows = MemoryContextAlloc(GetMemoryChunkContext(scan), need);
+	{
+		scan->rows = MemoryContextAlloc(GetMemoryChunkContext(scan),
+										offsetof(ZRows, data) + need);
+		scan->rows->refs = 1;
+	}
 	else
-		scan->rows = repalloc(scan->rows, need);
-	scan->rowssize = need;
+		scan->rows = repalloc(scan->rows, offsetof(ZRows, data) + need);
+	scan->rows->size = need;
 }
 
 void
@@ -344,7 +364,7 @@ zheap_scan_add_row(ZScanDesc scan, OffsetNumber off, const ZVersion *v)
 
 	Assert(scan->nrows <= MaxHeapTuplesPerPage);
 	reserve_rows(scan, v->len);
-	memcpy(scan->rows + scan->rowsused, v->data, v->len);
+	memcpy(scan->rows->data + scan->rowsused, v->data, v->len);
 	row->off = off;
 	row->len = v->len;
 	row->at = scan->rowsused;
@@ -354,66 +374,66 @@ zheap_scan_add_row(ZScanDesc scan, OffsetNumber off, const ZVersion *v)
 	scan->rowsused += v->len;
 }
 
+static inline void
+store_row(ZScanDesc scan, int i, TupleTableSlot *slot)
+{
+	const ZScanRow *row = &scan->row[i];
+
+	Assert(i >= 0 && i < scan->nrows);
+	zheap_slot_show(slot, RelationGetRelid(scan->base.rs_rd), scan->block,
+					row->off, scan->rows, scan->rows->data + row->at,
+					row->len, row->writer, row->cid, row->loose);
+}
+
 void
 zheap_scan_store_row(ZScanDesc scan, int i, TupleTableSlot *slot)
 {
-	ZScanRow   *row = &scan->row[i];
-	ItemPointerData tid;
-
-	Assert(i >= 0 && i < scan->nrows);
-	ItemPointerSet(&tid, scan->block, row->off);
-	zheap_slot_store(slot, RelationGetRelid(scan->base.rs_rd), &tid,
-					 scan->rows + row->at, row->len, row->writer, row->cid);
-	zheap_slot_set_doubts(slot, row->loose, false);
+	store_row(scan, i, slot);
 }
 
 /*
- * Every row that hasn't ended is visible as it stands: copy the tuple area at
- * once and list what is in it.
+ * Copy a page, but for its hole, to where rows are kept, so that each byte of
+ * a row has the same offset there; the rows of the copy aren't listed yet.
  */
 static void
-copy_whole_page(ZScanDesc scan, Page page)
+copy_page(ZScanDesc scan, Page page)
 {
 	PageHeader	ph = (PageHeader) page;
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
-	uint16		size = ph->pd_special - ph->pd_upper;
-	OffsetNumber off;
 
 	Assert(scan->rowsused == 0);
-	reserve_rows(scan, size);
-	memcpy(scan->rows, (char *) page + ph->pd_upper, size);
-	scan->rowsused = size;
+	reserve_rows(scan, BLCKSZ);
+	memcpy(scan->rows->data, page, ph->pd_lower);
+	memcpy(scan->rows->data + ph->pd_upper, (char *) page + ph->pd_upper,
+		   BLCKSZ - ph->pd_upper);
+	scan->rowsused = BLCKSZ;
+}
 
-	for (off = FirstOffsetNumber; off <= max; off++)
+/*
+ * List a row of the page's copy that is visible as it stands, unless it has
+ * ended.  writers: the owners of the page's xact slots by number, 0 at 0.
+ */
+static inline void
+list_row(ZScanDesc scan, const Fxid *writers, OffsetNumber off, ItemId lp,
+		 char *tuple, ZTupleHeader *header)
+{
+	ZScanRow   *row = &scan->row[scan->nrows];
+
+	if (unlikely(ZHeaderIsEnded(header)))
+		return;
+	row->off = off;
+	row->len = ItemIdGetLength(lp);
+	row->at = ItemIdGetOffset(lp);
+	row->writer = (header->flags2 & ZH_LOCK_ONLY) != 0 ? InvalidFxid :
+		writers[header->slot];
+	row->cid = FirstCommandId;
+	row->loose = ZHeaderReused(header) != ZH_REUSED_NONE;
+	if (unlikely(header->natts_flags1 & ZH_SLACK))
 	{
-		ItemId		lp = PageGetItemId(page, off);
-		ZScanRow   *row = &scan->row[scan->nrows];
-		ZTupleHeader header;
-		const char *tuple;
-
-		if (!ItemIdIsNormal(lp))
-			continue;
-		if (!zheap_item_is_in_page(page, lp))
-			zheap_row_is_corrupt(scan->base.rs_rd, scan->block, off,
-								 "a tuple within its page");
-		tuple = (char *) page + ItemIdGetOffset(lp);
-		zheap_header_get(tuple, &header);
-		if (ZHeaderIsEnded(&header))
-			continue;
-
-		row->off = off;
-		row->len = (header.natts_flags1 & ZH_SLACK) ?
-			zheap_tuple_true_len(tuple, ItemIdGetLength(lp)) :
-			ItemIdGetLength(lp);
-		row->at = ItemIdGetOffset(lp) - ph->pd_upper;
-		row->writer = InvalidFxid;
-		row->loose = ZHeaderReused(&header) != ZH_REUSED_NONE;
-		if (header.slot != 0 && (header.flags2 & ZH_LOCK_ONLY) == 0 &&
-			header.slot <= ZPageGetOpaque(page)->nslots)
-			row->writer = ZXactSlotFxid(ZPageGetXactSlot(page, header.slot));
-		row->cid = FirstCommandId;
-		scan->nrows++;
+		row->len = zheap_tuple_true_len(tuple, ItemIdGetLength(lp));
+		header->natts_flags1 &= ~ZH_SLACK;
+		zheap_header_put(tuple, header);
 	}
+	scan->nrows++;
 }
 
 /* resolve one row under the page's share lock and keep what is visible */
@@ -434,6 +454,65 @@ add_visible(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page,
 }
 
 /*
+ * All rows of a page that the snapshot sees.  Where every owner is visible to
+ * it, and for rows whose owner is, the version on the page is the one; only
+ * the others are walked, behind the copy of the page.
+ *
+ * buffer is locked, share.  Unlocks it as soon as nothing is read from it any
+ * more; returns whether it is locked still.
+ */
+static bool
+list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
+{
+	ZOwners		owners;
+	bool		walk;
+	Page		copy;
+	OffsetNumber max;
+
+	walk = !zheap_page_owners(cx, buffer, page, &owners);
+	copy_page(scan, page);
+	if (!walk)
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+
+	/* rows that are walked may have rows->data moved */
+	copy = (Page) scan->rows->data;
+	max = PageGetMaxOffsetNumber(copy);
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		lp = PageGetItemId(copy, off);
+		char	   *tuple;
+		ZTupleHeader header;
+
+		if (unlikely(!ItemIdIsNormal(lp)))
+		{
+			if (walk && ItemIdIsUsed(lp))
+			{
+				add_visible(scan, cx, buffer, page, off, false);
+				copy = (Page) scan->rows->data;
+			}
+			continue;
+		}
+		if (unlikely(!zheap_item_is_in_page(copy, lp)))
+			zheap_row_is_corrupt(scan->base.rs_rd, scan->block, off,
+								 "a tuple within its page");
+		tuple = (char *) copy + ItemIdGetOffset(lp);
+		zheap_header_get(tuple, &header);
+		if (unlikely(header.slot > owners.n))
+			zheap_row_is_corrupt(scan->base.rs_rd, scan->block, off,
+								 "an xact slot id of this page");
+		if (owners.unseen[header.slot] &&
+			(header.flags2 & ZH_LOCK_ONLY) == 0)
+		{
+			add_visible(scan, cx, buffer, page, off, false);
+			copy = (Page) scan->rows->data;
+			continue;
+		}
+		list_row(scan, owners.writer, off, lp, tuple, &header);
+	}
+	return walk;
+}
+
+/*
  * Page mode: collect what the snapshot sees of scan->block; of the listed
  * offsets only, if any are given.
  */
@@ -445,11 +524,15 @@ load_page(ZScanDesc scan, const OffsetNumber *offsets, int noffsets,
 	ZReadContext cx;
 	Buffer		buffer;
 	Page		page;
+	bool		locked = true;
 
 	zheap_scan_clear_rows(scan);
-	buffer = ReadBufferExtended(rel, MAIN_FORKNUM, scan->block, RBM_NORMAL,
-								scan->strategy);
-	zheap_note_buffer(rel, scan->block, buffer);
+	buffer = zheap_read_next_buffer(rel, scan->block,
+									scan->block == scan->last_block + 1 ?
+									scan->last : InvalidBuffer,
+									scan->strategy);
+	scan->last = buffer;
+	scan->last_block = scan->block;
 	zheap_read_begin(&cx, rel, scan->base.rs_snapshot);
 	cx.loose_identity = true;
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
@@ -462,7 +545,10 @@ load_page(ZScanDesc scan, const OffsetNumber *offsets, int noffsets,
 		zheap_page_check(rel, scan->block, page);
 		max = scan->maxoff = PageGetMaxOffsetNumber(page);
 
-		if (offsets != NULL)
+		if (offsets == NULL && !predicate_lock &&
+			scan->base.rs_snapshot->snapshot_type == SNAPSHOT_MVCC)
+			locked = list_page(scan, &cx, buffer, page);
+		else if (offsets != NULL)
 		{
 			for (int i = 0; i < noffsets; i++)
 			{
@@ -471,9 +557,6 @@ load_page(ZScanDesc scan, const OffsetNumber *offsets, int noffsets,
 								predicate_lock);
 			}
 		}
-		else if (!predicate_lock &&
-				 zheap_page_all_visible_to(&cx, buffer, page))
-			copy_whole_page(scan, page);
 		else
 		{
 			for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
@@ -481,7 +564,9 @@ load_page(ZScanDesc scan, const OffsetNumber *offsets, int noffsets,
 		}
 	}
 
-	UnlockReleaseBuffer(buffer);
+	if (locked)
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	ReleaseBuffer(buffer);
 	zheap_read_end(&cx);
 }
 
@@ -525,9 +610,11 @@ next_row_pagemode(ZScanDesc scan, ScanDirection direction,
 		if (scan->inited && i >= 0 && i < scan->nrows)
 		{
 			scan->current = i;
-			zheap_scan_store_row(scan, i, slot);
+			store_row(scan, i, slot);
 			return true;
 		}
+		/* give the memory back, for the rows of the next block */
+		ExecClearTuple(slot);
 		if (!BlockNumberIsValid(zheap_scan_next_block(scan, direction)))
 		{
 			zheap_scan_clear_rows(scan);
@@ -642,13 +729,22 @@ zheap_scan_getnextslot(TableScanDesc sscan, ScanDirection direction,
 					   TupleTableSlot *slot)
 {
 	ZScanDesc	scan = (ZScanDesc) sscan;
-	bool		page_mode = is_page_mode(scan);
+
+	/* the next row of the block at hand */
+	if (likely(scan->current + 1 < scan->nrows &&
+			   ScanDirectionIsForward(direction) && sscan->rs_nkeys == 0))
+	{
+		Assert(scan->inited && scan->page_mode);
+		store_row(scan, ++scan->current, slot);
+		pgstat_count_heap_getnext(sscan->rs_rd);
+		return true;
+	}
 
 	do
 	{
 		bool		found;
 
-		if (page_mode)
+		if (scan->page_mode)
 			found = next_row_pagemode(scan, direction, slot);
 		else
 			found = next_row_single(scan, direction, slot);
@@ -730,7 +826,7 @@ zheap_scan_bitmap_next_block(TableScanDesc sscan,
 	if (!IsolationIsSerializable() && tbmres->blockno >= scan->nblocks)
 		return false;
 
-	Assert(is_page_mode(scan));
+	Assert(scan->page_mode);
 	CHECK_FOR_INTERRUPTS();
 	scan->block = tbmres->blockno;
 	if (tbmres->ntuples >= 0)
@@ -782,7 +878,7 @@ zheap_scan_sample_next_block(TableScanDesc sscan,
 	if (!BlockNumberIsValid(scan->block))
 		return false;
 	CHECK_FOR_INTERRUPTS();
-	Assert(is_page_mode(scan));
+	Assert(scan->page_mode);
 	load_page(scan, NULL, 0, false);
 	return true;
 }

@@ -10,13 +10,14 @@
 #define ZHEAP_SCAN_H
 
 #include "zheap/zheap.h"
+#include "zheap/zheap_tuple.h"
 
 /* a row version found on the page, copied */
 typedef struct ZScanRow
 {
 	OffsetNumber off;
 	uint16		len;			/* true length */
-	uint32		at;				/* its bytes: rows + at */
+	uint32		at;				/* its bytes: rows->data + at */
 	Fxid		writer;
 	CommandId	cid;
 	bool		loose;			/* as in ZVersion */
@@ -41,15 +42,22 @@ typedef struct ZScanDescData
 	/*
 	 * What the snapshot sees of the block (page mode), copied, so that no lock
 	 * or pin is needed any more; offsets ascend.  current is the row returned
-	 * last, -1 or nrows before the first.
+	 * last, -1 or nrows before the first.  rows is NULL or ours alone while a
+	 * block is loaded; tuple slots may share it afterwards.  spare: the rows
+	 * of the block before, which a tuple slot may still show.
 	 */
+	bool		page_mode;
 	int			nrows;
 	int			current;
 	OffsetNumber maxoff;
 	ZScanRow	row[MaxHeapTuplesPerPage];
-	char	   *rows;
-	uint32		rowssize;
+	ZRows	   *rows;
+	ZRows	   *spare;
 	uint32		rowsused;
+
+	/* block loaded last, and its buffer, not pinned: the next may lie there */
+	BlockNumber last_block;
+	Buffer		last;
 
 	/* a scan row by row: pinned page, offset of the row returned last */
 	Buffer		buffer;

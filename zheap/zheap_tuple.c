@@ -238,8 +238,8 @@ zheap_form_tuple(TupleDesc desc, const Datum *values, const bool *isnull)
  * ----------------------------------------------------------------
  */
 
-static void
-report_short_row(uint16 len, int attnum)
+void
+zheap_report_short_row(uint16 len, int attnum)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
@@ -286,13 +286,12 @@ unaligned_varsize(const char *p, Size have)
 	return size <= have ? size : 0;
 }
 
-/* bytes of the value at p; 0 if the row ends before */
 static inline Size
-size_at(Form_pg_attribute att, const char *p, Size have)
+size_at(int16 attlen, const char *p, Size have)
 {
-	if (att->attlen > 0)
-		return (Size) att->attlen <= have ? att->attlen : 0;
-	if (att->attlen == -1)
+	if (attlen > 0)
+		return (Size) attlen <= have ? attlen : 0;
+	if (attlen == -1)
 		return unaligned_varsize(p, have);
 	else
 	{
@@ -300,6 +299,12 @@ size_at(Form_pg_attribute att, const char *p, Size have)
 
 		return n < have ? n + 1 : 0;
 	}
+}
+
+Size
+zheap_value_size(int16 attlen, const char *p, Size have)
+{
+	return size_at(attlen, p, have);
 }
 
 static inline Datum
@@ -357,89 +362,63 @@ is_misaligned(Form_pg_attribute att, const char *p)
 	}
 }
 
-void
-zheap_deform_start(ZDeform *d, const char *tuple, uint16 len)
+/*
+ * All columns.  By-reference values point into the row, but where alignment
+ * demands it, and raw doesn't forbid it, are palloc'd.
+ */
+static void
+deform_all(TupleDesc desc, const char *tuple, uint16 len, bool raw,
+		   Datum *values, bool *isnull)
 {
+	const char *end = tuple + len;
+	const char *p = tuple + ZHEAP_HEADER_SIZE;
+	const bits8 *bits = NULL;
 	ZTupleHeader header;
+	int			natts;
 
 	zheap_header_get(tuple, &header);
-	d->tuple = tuple;
-	d->len = len;
-	d->natts = ZHeaderNatts(&header);
-	d->bits = (header.natts_flags1 & ZH_HASNULL) ?
-		(const bits8 *) tuple + ZHEAP_HEADER_SIZE : NULL;
-	d->next = 0;
-	d->off = ZHEAP_HEADER_SIZE + (d->bits ? BITMAPLEN(d->natts) : 0);
+	natts = ZHeaderNatts(&header);
+	if (header.natts_flags1 & ZH_HASNULL)
+	{
+		bits = (const bits8 *) p;
+		p += BITMAPLEN(natts);
+	}
 	if (header.natts_flags1 & ZH_ORIGIN)
-		d->len -= ZHEAP_ORIGIN_SIZE * zheap_tuple_origins(tuple, len, NULL);
-	if (len < ZHEAP_HEADER_SIZE || d->off > d->len || d->len > len)
-		report_short_row(len, 1);
-}
+		end -= ZHEAP_ORIGIN_SIZE * zheap_tuple_origins(tuple, len, NULL);
+	if (p > end)
+		zheap_report_short_row(len, 1);
 
-/*
- * Columns next .. natts - 1, as far as the row has them.  By-reference values
- * point into the row, but where alignment demands it (and d->raw doesn't
- * forbid it), into d->scratch, or are palloc'd if there is none.
- */
-void
-zheap_deform_to(ZDeform *d, TupleDesc desc, int natts, Datum *values,
-				bool *isnull)
-{
-	int			i;
-
-	natts = Min(natts, d->natts);
-	for (i = d->next; i < natts; i++)
+	natts = Min(natts, desc->natts);
+	for (int i = 0; i < natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
-		const char *p = d->tuple + d->off;
 		Size		size;
 
-		if (d->bits && (d->bits[i >> 3] & (1 << (i & 7))) == 0)
+		if (bits && (bits[i >> 3] & (1 << (i & 7))) == 0)
 		{
 			values[i] = (Datum) 0;
 			isnull[i] = true;
 			continue;
 		}
 		isnull[i] = false;
-		size = size_at(att, p, d->len - d->off);
+		size = size_at(att->attlen, p, end - p);
 		if (unlikely(size == 0))
-			report_short_row(d->len, i + 1);
-		d->off += size;
+			zheap_report_short_row(end - tuple, i + 1);
 
 		if (att->attbyval)
 			values[i] = fetch_byval(att, p);
-		else if (d->raw || !is_misaligned(att, p))
+		else if (raw || !is_misaligned(att, p))
 			values[i] = PointerGetDatum(p);
 		else
 		{
-			char	   *copy;
+			char	   *copy = palloc(size);
 
-			if (d->scratch)
-			{
-				copy = d->scratch + d->scratchused;
-				d->scratchused += MAXALIGN(size);
-			}
-			else
-				copy = palloc(size);
 			memcpy(copy, p, size);
 			values[i] = PointerGetDatum(copy);
 		}
+		p += size;
 	}
-	d->next = Max(d->next, natts);
-}
-
-/* all columns; raw as in ZDeform */
-static void
-deform_all(TupleDesc desc, const char *tuple, uint16 len, bool raw,
-		   Datum *values, bool *isnull)
-{
-	ZDeform		d = {0};
-	int			i;
-
-	d.raw = raw;
-	zheap_deform_start(&d, tuple, len);
-	zheap_deform_to(&d, desc, desc->natts, values, isnull);
-	for (i = d.next; i < desc->natts; i++)
+	for (int i = natts; i < desc->natts; i++)
 		values[i] = getmissingattr(desc, i + 1, &isnull[i]);
 }
 
@@ -646,8 +625,8 @@ same_image(Form_pg_attribute att, Datum a, bool anull, Datum b, bool bnull)
 	if (att->attbyval)
 		return a == b;
 	/* lengths were checked when the rows were deformed */
-	asize = size_at(att, DatumGetPointer(a), MaxAllocSize);
-	bsize = size_at(att, DatumGetPointer(b), MaxAllocSize);
+	asize = size_at(att->attlen, DatumGetPointer(a), MaxAllocSize);
+	bsize = size_at(att->attlen, DatumGetPointer(b), MaxAllocSize);
 	return asize == bsize &&
 		memcmp(DatumGetPointer(a), DatumGetPointer(b), asize) == 0;
 }

@@ -94,29 +94,12 @@ extern void zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
 									const ZMissing *missing);
 
 /*
- * A row being deformed step by step.  start: sets everything but raw and
- * scratch (zero them before), checks the header.  to: columns next .. natts - 1
- * as far as the row has them; ERROR (data corrupted) if it is too short.
- * By-reference values point into the row or, where alignment demands it, into
- * scratch (at most MAXALIGN(len) + natts * MAXIMUM_ALIGNOF bytes of it), or are
- * palloc'd if there is none.
+ * Bytes of the value at p, of which "have" are there; 0 if they can't be all.
+ * What to say then.  (For tuple slots, which deform rows step by step.)
  */
-typedef struct ZDeform
-{
-	const char *tuple;
-	uint32		len;			/* up to the end of the values */
-	int			natts;			/* of the row */
-	const bits8 *bits;			/* null bitmap, or NULL */
-	int			next;			/* next column, from 0 */
-	uint32		off;			/* where it begins */
-	bool		raw;			/* never copy, whatever the alignment */
-	char	   *scratch;		/* MAXALIGNed memory for copies, or NULL */
-	uint32		scratchused;
-} ZDeform;
-
-extern void zheap_deform_start(ZDeform *d, const char *tuple, uint16 len);
-extern void zheap_deform_to(ZDeform *d, TupleDesc desc, int natts,
-							Datum *values, bool *isnull);
+extern Size zheap_value_size(int16 attlen, const char *p, Size have);
+extern void zheap_report_short_row(uint16 len, int attnum)
+			pg_attribute_noreturn();
 
 /*
  * Which of the attributes in attrs (offset by FirstLowInvalidHeapAttributeNumber,
@@ -133,26 +116,59 @@ extern Bitmapset *zheap_changed_attrs(Relation rel, Bitmapset *attrs,
  */
 
 /*
- * The tuple slot keeps a private copy of the row's bytes: nothing in it ever
- * points into a shared buffer.  It also knows which version it holds (R4).
+ * Row versions copied by a scan, which the tuple slots that show them share
+ * with it: whoever may look at them holds a reference, the scan as well as
+ * each tuple slot.  The bytes change only while a scan has the only one, so a
+ * tuple slot keeps its row however far the scan goes, and after its end.
+ */
+typedef struct ZRows
+{
+	uint32		refs;
+	uint32		size;			/* of data */
+	char		data[FLEXIBLE_ARRAY_MEMBER];	/* MAXALIGNed */
+} ZRows;
+
+static inline void
+zheap_rows_release(ZRows *rows)
+{
+	Assert(rows->refs > 0);
+	if (--rows->refs == 0)
+		pfree(rows);
+}
+
+/* what deforming has to know of a column */
+typedef struct ZColumn
+{
+	int16		len;			/* attlen */
+	bool		byval;
+	uint8		align;			/* alignment in bytes, less 1 */
+} ZColumn;
+
+/*
+ * Nothing in a tuple slot ever points into a shared buffer: the row's bytes
+ * are in memory of its own (buf), or in a scan's (rows).  It also knows which
+ * version it holds (R4).
  * len == 0: no native row, only tts_values (virtual contents).
  */
 typedef struct ZTupleTableSlot
 {
 	TupleTableSlot base;
-	char	   *buf;			/* MAXALIGNed, in tts_mcxt, kept across clears */
-	uint32		bufsize;
+	const char *data;			/* the row: in buf or in rows->data */
 	uint32		off;			/* deform state: offset of the next column */
 	uint16		len;
-	char	   *scratch;		/* aligned copies of misaligned values */
-	uint32		scratchsize;
-	uint32		scratchused;
 	/* identity of the version; writer 0: visible to all */
-	Fxid		writer;
-	CommandId	cid;			/* if the writer is a current xid */
 	bool		loose;			/* writer may be a later owner of its xact slot */
 	bool		ended;			/* writer deleted or moved this version */
+	Fxid		writer;
+	CommandId	cid;			/* if the writer is a current xid */
 	bool		was_locked;		/* writer had locked the row before */
+	uint32		scratchused;
+	uint32		scratchsize;
+	char	   *scratch;		/* aligned copies of misaligned values */
+	ZRows	   *rows;			/* reference held, or NULL */
+	ZColumn    *columns;		/* of a descriptor that can't change, or NULL */
+	uint32		bufsize;
+	char	   *buf;			/* MAXALIGNed, in tts_mcxt, kept across clears */
 	char	   *vdata;			/* memory of a materialized virtual row */
 } ZTupleTableSlot;
 
@@ -168,6 +184,45 @@ extern void zheap_slot_store(TupleTableSlot *slot, Oid tableoid,
 							 const ItemPointerData *tid,
 							 const char *tuple, uint16 len,
 							 Fxid writer, CommandId cid);
+
+/*
+ * Show a row version that lies in rows, without SLACK in its header, under its
+ * plain TID.  The tuple slot shares rows from now on, until it is cleared or
+ * gets another row.  Once per row of a scan, hence inline.
+ */
+static inline void
+zheap_slot_show(TupleTableSlot *slot, Oid tableoid, BlockNumber block,
+				OffsetNumber off, ZRows *rows, const char *tuple, uint16 len,
+				Fxid writer, CommandId cid, bool loose)
+{
+	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
+
+	Assert(TTS_IS_ZHEAP(slot));
+	Assert(len >= ZHEAP_HEADER_SIZE);
+	Assert(tuple >= rows->data && tuple + len <= rows->data + rows->size);
+
+	if (unlikely(zslot->rows != rows))
+	{
+		ExecClearTuple(slot);
+		rows->refs++;
+		zslot->rows = rows;
+	}
+	/* no virtual contents: these go with no rows */
+	Assert(!TTS_SHOULDFREE(slot));
+	slot->tts_flags &= ~TTS_FLAG_EMPTY;
+	slot->tts_nvalid = 0;
+	ItemPointerSet(&slot->tts_tid, block, off);
+	slot->tts_tableOid = tableoid;
+	zslot->data = tuple;
+	zslot->off = 0;
+	zslot->len = len;
+	zslot->loose = loose;
+	zslot->ended = false;
+	zslot->writer = writer;
+	zslot->cid = cid;
+	zslot->was_locked = false;
+	zslot->scratchused = 0;
+}
 
 /* right after storing: what is not to be taken literally about the writer */
 extern void zheap_slot_set_doubts(TupleTableSlot *slot, bool loose,

@@ -4,12 +4,15 @@
  *	  The tuple slot type: holds one version of a row, its bytes and its
  *	  identity, or values only.
  *
+ *	empty	--zheap_slot_show-->		native row: len > 0, bytes in rows
  *	empty	--zheap_slot_store-->		native row: len > 0, bytes in buf
+ *	in rows --materialize-->			the same, bytes in buf
  *	empty	--ExecStoreVirtualTuple-->	virtual row: len = 0, all of tts_values
  *	virtual --materialize-->			the same, values in vdata (SHOULDFREE)
  *
- * A native row needs no materializing: tts_values point into buf or scratch,
- * both of which belong to the tuple slot.  Whoever puts values in itself
+ * tts_values of a native row point into buf, rows or scratch.  buf and scratch
+ * belong to the tuple slot; rows it shares with the scan that made them, and
+ * holds a reference (zheap_tuple.h).  Whoever puts values in itself
  * (ExecForceStoreHeapTuple, projections) clears the tuple slot first, which
  * makes the contents virtual.  Nothing here locks or reads pages.
  *
@@ -42,10 +45,15 @@ tts_zheap_release(TupleTableSlot *slot)
 {
 	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
 
+	/* it was cleared before */
+	Assert(zslot->rows == NULL);
 	if (zslot->buf)
 		pfree(zslot->buf);
 	if (zslot->scratch)
 		pfree(zslot->scratch);
+	if (zslot->columns)
+		pfree(zslot->columns);
+	zslot->columns = NULL;
 	zslot->buf = NULL;
 	zslot->bufsize = 0;
 	zslot->scratch = NULL;
@@ -63,9 +71,15 @@ tts_zheap_clear(TupleTableSlot *slot)
 		zslot->vdata = NULL;
 		slot->tts_flags &= ~TTS_FLAG_SHOULDFREE;
 	}
+	if (zslot->rows != NULL)
+	{
+		zheap_rows_release(zslot->rows);
+		zslot->rows = NULL;
+	}
 	slot->tts_nvalid = 0;
 	slot->tts_flags |= TTS_FLAG_EMPTY;
 	ItemPointerSetInvalid(&slot->tts_tid);
+	zslot->data = NULL;
 	zslot->len = 0;
 	zslot->off = 0;
 	zslot->scratchused = 0;
@@ -76,15 +90,60 @@ tts_zheap_clear(TupleTableSlot *slot)
 	zslot->was_locked = false;
 }
 
+/* ----------------------------------------------------------------
+ *	deforming
+ * ----------------------------------------------------------------
+ */
+
+static uint8
+align_mask(char attalign)
+{
+	switch (attalign)
+	{
+		case TYPALIGN_SHORT:
+			return ALIGNOF_SHORT - 1;
+		case TYPALIGN_INT:
+			return ALIGNOF_INT - 1;
+		case TYPALIGN_DOUBLE:
+			return ALIGNOF_DOUBLE - 1;
+		default:
+			return 0;
+	}
+}
+
+/* what is to be known of the columns, in a few bytes each */
+static void
+make_columns(ZTupleTableSlot *zslot)
+{
+	TupleDesc	desc = zslot->base.tts_tupleDescriptor;
+
+	if (zslot->columns != NULL)
+		pfree(zslot->columns);
+	zslot->columns = NULL;
+	zslot->columns = MemoryContextAlloc(zslot->base.tts_mcxt,
+										Max(desc->natts, 1) * sizeof(ZColumn));
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		zslot->columns[i].len = att->attlen;
+		zslot->columns[i].byval = att->attbyval;
+		zslot->columns[i].align = align_mask(att->attalign);
+	}
+}
+
 /*
  * Memory for the aligned copies of all columns of the row at once, since
  * values that were handed out must stay where they are.
  */
 static void
-reserve_scratch(ZTupleTableSlot *zslot, int natts)
+reserve_scratch(ZTupleTableSlot *zslot)
 {
-	uint32		need = MAXALIGN(zslot->len) + natts * MAXIMUM_ALIGNOF;
+	ZTupleHeader header;
+	uint32		need;
 
+	zheap_header_get(zslot->data, &header);
+	need = MAXALIGN(zslot->len) + ZHeaderNatts(&header) * MAXIMUM_ALIGNOF;
 	if (zslot->scratchsize >= need)
 		return;
 	Assert(zslot->scratchused == 0);
@@ -97,35 +156,165 @@ reserve_scratch(ZTupleTableSlot *zslot, int natts)
 	zslot->scratchsize = need;
 }
 
+/*
+ * A by-reference value at p, in the row or, if its type wants an alignment
+ * that p lacks, copied to scratch.  Returns the place behind it.
+ */
+static pg_noinline const char *
+deform_reference(ZTupleTableSlot *zslot, int i, const char *p,
+				 const char *end)
+{
+	const ZColumn *column = &zslot->columns[i];
+	Size		size = zheap_value_size(column->len, p, end - p);
+
+	if (size == 0)
+		zheap_report_short_row(end - zslot->data, i + 1);
+	/* short and external varlenas are read by bytes */
+	if (((uintptr_t) p & column->align) == 0 ||
+		(column->len == -1 && VARATT_IS_1B(p)))
+		zslot->base.tts_values[i] = PointerGetDatum(p);
+	else
+	{
+		char	   *copy;
+
+		if (zslot->scratchused == 0)
+			reserve_scratch(zslot);
+		copy = zslot->scratch + zslot->scratchused;
+		zslot->scratchused += MAXALIGN(size);
+		Assert(zslot->scratchused <= zslot->scratchsize);
+		memcpy(copy, p, size);
+		zslot->base.tts_values[i] = PointerGetDatum(copy);
+	}
+	return p + size;
+}
+
+/* a by-value column; it is known to be all there */
+static inline Datum
+deform_value(int16 len, const char *p)
+{
+	switch (len)
+	{
+		case 4:
+			{
+				int32		v;
+
+				memcpy(&v, p, sizeof(v));
+				return Int32GetDatum(v);
+			}
+		case 8:
+			{
+				int64		v;
+
+				memcpy(&v, p, sizeof(v));
+				return Int64GetDatum(v);
+			}
+		case 2:
+			{
+				int16		v;
+
+				memcpy(&v, p, sizeof(v));
+				return Int16GetDatum(v);
+			}
+		case 1:
+			return CharGetDatum(*p);
+		default:
+			elog(ERROR, "unsupported length %d of a by-value type", len);
+	}
+	return (Datum) 0;
+}
+
+/*
+ * Columns i .. natts - 1, which lie from p on; bits is the null bitmap or
+ * NULL, a constant where this is called.  Returns the place behind them.
+ */
+static pg_attribute_always_inline const char *
+deform_columns(ZTupleTableSlot *zslot, int i, int natts, const char *p,
+			   const char *end, const bits8 *bits)
+{
+	const ZColumn *columns = zslot->columns;
+	Datum	   *values = zslot->base.tts_values;
+	bool	   *isnull = zslot->base.tts_isnull;
+
+	for (; i < natts; i++)
+	{
+		int16		len = columns[i].len;
+
+		if (bits != NULL && (bits[i >> 3] & (1 << (i & 7))) == 0)
+		{
+			values[i] = (Datum) 0;
+			isnull[i] = true;
+			continue;
+		}
+		isnull[i] = false;
+		if (columns[i].byval)
+		{
+			if (unlikely(end - p < len))
+				zheap_report_short_row(end - zslot->data, i + 1);
+			values[i] = deform_value(len, p);
+			p += len;
+		}
+		else if (len == -1 && likely(p < end) && VARATT_IS_1B(p) &&
+				 !VARATT_IS_1B_E(p))
+		{
+			Size		size = VARSIZE_1B(p);
+
+			if (unlikely((Size) (end - p) < size))
+				zheap_report_short_row(end - zslot->data, i + 1);
+			values[i] = PointerGetDatum(p);
+			p += size;
+		}
+		else
+			p = deform_reference(zslot, i, p, end);
+	}
+	return p;
+}
+
 static void
 tts_zheap_getsomeattrs(TupleTableSlot *slot, int natts)
 {
 	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
-	ZDeform		d = {0};
+	const char *p = zslot->data + ZHEAP_HEADER_SIZE;
+	const char *end = zslot->data + zslot->len;
+	const bits8 *bits = NULL;
+	uint16		flags;
 
 	Assert(!TTS_EMPTY(slot));
 	if (unlikely(zslot->len == 0))
 		elog(ERROR, "virtual contents of a zheap tuple slot are incomplete");
+	if (unlikely(zslot->columns == NULL || !TTS_FIXED(slot)))
+		make_columns(zslot);
 
-	zheap_deform_start(&d, zslot->buf, zslot->len);
-	if (slot->tts_nvalid > 0)
+	memcpy(&flags, zslot->data + 1, sizeof(flags));
+	if (unlikely(flags & (ZH_HASNULL | ZH_ORIGIN)))
 	{
-		d.next = slot->tts_nvalid;
-		d.off = zslot->off;
+		if (flags & ZH_ORIGIN)
+			end -= ZHEAP_ORIGIN_SIZE *
+				zheap_tuple_origins(zslot->data, zslot->len, NULL);
+		if (flags & ZH_HASNULL)
+		{
+			bits = (const bits8 *) p;
+			p += BITMAPLEN(flags & ZH_NATTS_MASK);
+		}
+		if (p > end)
+			zheap_report_short_row(zslot->len, 1);
 	}
+	if (slot->tts_nvalid > 0)
+		p = zslot->data + zslot->off;
+
+	natts = Min(natts, flags & ZH_NATTS_MASK);
+	if (bits == NULL)
+		p = deform_columns(zslot, slot->tts_nvalid, natts, p, end, NULL);
 	else
-		reserve_scratch(zslot, d.natts);
-	d.scratch = zslot->scratch;
-	d.scratchused = zslot->scratchused;
+		p = deform_columns(zslot, slot->tts_nvalid, natts, p, end, bits);
 
-	zheap_deform_to(&d, slot->tts_tupleDescriptor, natts, slot->tts_values,
-					slot->tts_isnull);
-
-	Assert(d.scratchused <= zslot->scratchsize);
-	zslot->off = d.off;
-	zslot->scratchused = d.scratchused;
-	slot->tts_nvalid = d.next;
+	zslot->off = p - zslot->data;
+	slot->tts_nvalid = Max(slot->tts_nvalid, natts);
 }
+
+/* ----------------------------------------------------------------
+ *	system columns
+ * ----------------------------------------------------------------
+ */
 
 /* was the version in the tuple slot written by my top transaction */
 static bool
@@ -145,7 +334,7 @@ shown_xmin(const ZTupleTableSlot *zslot)
 {
 	Assert(zslot->len > 0 || zslot->writer != InvalidFxid);
 	return zslot->writer != InvalidFxid ? XidFromFxid(zslot->writer) :
-		zheap_hashed_xmin(zslot->buf, zslot->len);
+		zheap_hashed_xmin(zslot->data, zslot->len);
 }
 
 /*
@@ -165,11 +354,11 @@ find_xmin(TupleTableSlot *slot)
 
 	if (zheap_find_writer_hook == NULL ||
 		!zheap_find_writer_hook(slot, &writer, &cid))
-		return zslot->ended ? zheap_hashed_xmin(zslot->buf, zslot->len) :
+		return zslot->ended ? zheap_hashed_xmin(zslot->data, zslot->len) :
 			shown_xmin(zslot);
 	if (zslot->ended)
 		return writer != InvalidFxid ? XidFromFxid(writer) :
-			zheap_hashed_xmin(zslot->buf, zslot->len);
+			zheap_hashed_xmin(zslot->data, zslot->len);
 	zslot->writer = writer;
 	zslot->cid = cid;
 	zslot->loose = false;
@@ -217,6 +406,37 @@ virtual_size(Form_pg_attribute att, Datum value)
 	return att_addlength_datum(0, att->attlen, value);
 }
 
+/*
+ * Copy a row's bytes, which may be the tuple slot's, to memory of its own, and
+ * give up the reference to a scan's.
+ */
+static void
+set_own_bytes(ZTupleTableSlot *zslot, const char *tuple, uint16 len)
+{
+	ZRows	   *rows = zslot->rows;
+
+	if (zslot->bufsize < len)
+	{
+		uint32		size = Max(256, MAXALIGN(len));
+		char	   *buf = MemoryContextAlloc(zslot->base.tts_mcxt, size);
+
+		memcpy(buf, tuple, len);
+		if (zslot->buf)
+			pfree(zslot->buf);
+		zslot->buf = buf;
+		zslot->bufsize = size;
+	}
+	else
+		memmove(zslot->buf, tuple, len);
+	zslot->data = zslot->buf;
+	zslot->len = len;
+	if (rows != NULL)
+	{
+		zslot->rows = NULL;
+		zheap_rows_release(rows);
+	}
+}
+
 static void
 tts_zheap_materialize(TupleTableSlot *slot)
 {
@@ -227,6 +447,15 @@ tts_zheap_materialize(TupleTableSlot *slot)
 	int			i;
 
 	Assert(!TTS_EMPTY(slot));
+	if (zslot->rows != NULL)
+	{
+		/* values that were deformed point into rows: forget them */
+		set_own_bytes(zslot, zslot->data, zslot->len);
+		slot->tts_nvalid = 0;
+		zslot->off = 0;
+		zslot->scratchused = 0;
+		return;
+	}
 	if (zslot->len > 0 || TTS_SHOULDFREE(slot))
 		return;
 
@@ -279,7 +508,7 @@ tts_zheap_copyslot(TupleTableSlot *dstslot, TupleTableSlot *srcslot)
 	if (TTS_IS_ZHEAP(srcslot) && ((ZTupleTableSlot *) srcslot)->len > 0)
 	{
 		ZTupleTableSlot *zsrc = (ZTupleTableSlot *) srcslot;
-		const char *data = zsrc->buf;
+		const char *data = zsrc->data;
 		uint16		len = zsrc->len;
 		ZTuple	   *full = NULL;
 		ZTupleHeader header;
@@ -378,22 +607,13 @@ zheap_slot_store(TupleTableSlot *slot, Oid tableoid,
 	Assert(TTS_IS_ZHEAP(slot));
 	Assert(len >= ZHEAP_HEADER_SIZE);
 
+	/* the bytes first: clearing may give up what tuple points into */
+	set_own_bytes(zslot, tuple, len);
 	tts_zheap_clear(slot);
-	if (zslot->bufsize < len)
-	{
-		uint32		size = Max(256, MAXALIGN(len));
-
-		if (zslot->buf)
-			pfree(zslot->buf);
-		zslot->buf = NULL;
-		zslot->bufsize = 0;
-		zslot->buf = MemoryContextAlloc(slot->tts_mcxt, size);
-		zslot->bufsize = size;
-	}
-	memmove(zslot->buf, tuple, len);
 	zheap_header_get(zslot->buf, &header);
 	header.natts_flags1 &= ~ZH_SLACK;
 	zheap_header_put(zslot->buf, &header);
+	zslot->data = zslot->buf;
 	zslot->len = len;
 	zslot->writer = writer;
 	zslot->cid = cid;

@@ -29,6 +29,17 @@ place_of(UndoRecPtr urp)
 	return &cache[murmurhash32((uint32) (urp ^ (urp >> 32))) & (CACHE_SIZE - 1)];
 }
 
+void
+zheap_undo_cache_expect(UndoRecPtr urp)
+{
+#if defined(__GNUC__)
+	const char *place = (const char *) place_of(urp);
+
+	__builtin_prefetch(place, 1);
+	__builtin_prefetch(place + 64, 1);
+#endif
+}
+
 const ZCachedUndo *
 zheap_undo_cache_get(char persistence, Fxid writer, UndoRecPtr urp)
 {

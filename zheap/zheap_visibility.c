@@ -26,10 +26,14 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "zheap/zheap_undo_cache.h"
 #include "zheap/zheap_walk.h"
 
 /* a running tenure repeats its BASE about every so many records (B1) */
 #define BASE_INTERVAL			32
+
+/* records of a page that are read before its rows are judged, at most */
+#define READ_AHEAD_RECORDS		256
 
 /* undo records worth reading to find out that an index entry is dead */
 #define DEAD_BUDGET				50
@@ -544,38 +548,84 @@ zheap_row_is_past(ZReadContext *cx, Buffer buffer, Page page,
  */
 
 /*
- * Is each NORMAL, not ended tuple visible as it stands?  See zheap.h.
+ * The chains of n owners that the snapshot doesn't see are going to be walked
+ * for most rows of the page.  Read them all at once, one record of each chain
+ * after the other: they lie in different places, far from any cache, and so
+ * the waits overlap.
+ */
+static void
+read_ahead(ZReadContext *cx, ZWalk *walk, Fxid *w, UndoRecPtr *u, int n)
+{
+	char		persistence = cx->reader.persistence;
+	int			left = READ_AHEAD_RECORDS;
+
+	while (n > 0 && (left -= n) > 0)
+	{
+		for (int i = 0; i < n; i++)
+		{
+			undo_expect(persistence, u[i]);
+			zheap_undo_cache_expect(u[i]);
+		}
+		for (int i = 0; i < n; i++)
+			undo_expect_page(persistence, u[i]);
+		for (int i = n - 1; i >= 0; i--)
+		{
+			walk->slot = NULL;
+			walk->w = w[i];
+			walk->u = u[i];
+			if (zheap_walk_pass(walk) && walk->w >= cx->hz.u &&
+				XidInMVCCSnapshot(XidFromFxid(walk->w), cx->snapshot))
+			{
+				w[i] = walk->w;
+				u[i] = walk->u;
+			}
+			else
+			{
+				n--;
+				w[i] = w[n];
+				u[i] = u[n];
+			}
+		}
+	}
+}
+
+/*
+ * Judge each owner once.  See zheap.h.
  *
- * An owner that the snapshot doesn't see matters only if a row refers to its
- * xact slot otherwise than by LOCK_ONLY: row lockers alone don't slow a page.
- * PD_ALL_VISIBLE and ZPAGE_ALL_RESOLVED are not asked: a standby's snapshot
- * may be older than they are (attack A12).
+ * Rows that refer to an owner seen are seen as they stand, though an older
+ * tenure may have changed them: what lies below an owner that the snapshot sees
+ * it sees too (invariant Z2).  PD_ALL_VISIBLE and ZPAGE_ALL_RESOLVED are not
+ * asked: a standby's snapshot may be older than they are (attack A12).
  */
 bool
-zheap_page_all_visible_to(ZReadContext *cx, Buffer buffer, Page page)
+zheap_page_owners(ZReadContext *cx, Buffer buffer, Page page,
+				  ZOwners *owners)
 {
 	ZPageOpaque opaque = ZPageGetOpaque(page);
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
-	bool		unseen[ZHEAP_MAX_XACT_SLOTS + 1];
-	bool		any = false;
+	bool		all = true;
+	Fxid		w[ZHEAP_MAX_XACT_SLOTS];
+	UndoRecPtr	u[ZHEAP_MAX_XACT_SLOTS];
+	int			nunseen = 0;
 	ZWalk		walk;
-	OffsetNumber off;
-	int			id;
 
-	if (cx->snapshot == NULL ||
-		cx->snapshot->snapshot_type != SNAPSHOT_MVCC)
-		return false;
+	Assert(cx->snapshot->snapshot_type == SNAPSHOT_MVCC);
+	owners->n = opaque->nslots;
+	owners->unseen[0] = false;
+	owners->writer[0] = InvalidFxid;
 	if ((opaque->flags & ZPAGE_HAS_SPILL) &&
 		ZXactSlotFxid(ZPageGetSpill(page)) >= spill_floor(cx->snapshot, page))
-		return false;
+		all = false;
 
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz,
 					BufferGetBlockNumber(buffer), InvalidOffsetNumber,
 					NULL, NULL);
-	for (id = 1; id <= opaque->nslots; id++)
+	for (int id = 1; id <= opaque->nslots; id++)
 	{
-		unseen[id] = false;
-		if (ZXactSlotIsFree(ZPageGetXactSlot(page, id)))
+		ZXactSlot	slot = ZPageGetXactSlot(page, id);
+
+		owners->unseen[id] = false;
+		owners->writer[id] = ZXactSlotFxid(slot);
+		if (ZXactSlotIsFree(slot) || owners->writer[id] < cx->hz.u)
 			continue;
 		zheap_walk_at_slot(&walk, page, (uint8) id);
 		switch (mvcc_status(cx, &walk, buffer))
@@ -583,32 +633,19 @@ zheap_page_all_visible_to(ZReadContext *cx, Buffer buffer, Page page)
 			case ZXACT_ALL_VISIBLE:
 			case ZXACT_COMMITTED:
 				break;
+			case ZXACT_RUNNING:
+				w[nunseen] = walk.w;
+				u[nunseen++] = walk.u;
+				/* FALLTHROUGH */
 			default:
-				unseen[id] = true;
-				any = true;
+				owners->unseen[id] = true;
+				all = false;
 				break;
 		}
 	}
-	if (!any)
-		return true;
-
-	for (off = FirstOffsetNumber; off <= max; off++)
-	{
-		ItemId		lp = PageGetItemId(page, off);
-		ZTupleHeader hdr;
-
-		if (!ItemIdIsNormal(lp))
-			continue;
-		if (lp->lp_off + ZHEAP_HEADER_SIZE > ((PageHeader) page)->pd_special)
-			return false;
-		zheap_header_get((char *) PageGetItem(page, lp), &hdr);
-		if (hdr.slot > opaque->nslots)
-			return false;		/* the slow path will say what is wrong */
-		if (hdr.slot != 0 && unseen[hdr.slot] &&
-			(hdr.flags2 & ZH_LOCK_ONLY) == 0)
-			return false;
-	}
-	return true;
+	if (nunseen > 0)
+		read_ahead(cx, &walk, w, u, nunseen);
+	return all;
 }
 
 /* ----------------------------------------------------------------

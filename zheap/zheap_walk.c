@@ -280,6 +280,26 @@ walk_move(ZWalk *walk, Fxid w, UndoRecPtr u)
 }
 
 /*
+ * Read the record we stand at, for the sake of those that walk here next, and
+ * stand below it.  False if there is nothing to be read any more.
+ */
+bool
+zheap_walk_pass(ZWalk *walk)
+{
+	const ZCachedUndo *c = walk_peek(walk, false);
+
+	if (c == NULL)
+		return false;
+	if ((c->flags & ZUNDO_TENURE_START) == 0)
+		walk->u = c->chain;
+	else if (c->prev_fxid != InvalidFxid)
+		walk_move(walk, c->prev_fxid, c->chain);
+	else
+		return false;
+	return true;
+}
+
+/*
  * Step 8: look for the record of walk->w that made the version we stand at.
  * If it isn't in this tenure, stand at the one below.
  */

@@ -87,6 +87,7 @@ extern ZWalkState zheap_walk_start(ZWalk *walk, Page page);
 extern void zheap_walk_at_slot(ZWalk *walk, Page page, uint8 id);
 extern ZXactStatus zheap_walk_status(ZWalk *walk, Buffer buffer);
 extern bool zheap_walk_fetch(ZWalk *walk, bool held);
+extern bool zheap_walk_pass(ZWalk *walk);
 extern ZFindResult zheap_walk_find(ZWalk *walk, bool held);
 extern ZWalkState zheap_walk_step_back(ZWalk *walk);
 extern bool zheap_walk_jump(ZWalk *walk);
