@@ -70,86 +70,13 @@ typedef struct InsertStep
 	char		local[INSERT_MAX_PAYLOAD];
 	ZVmClear	vm;
 	ZInsertChange change;
+	char	   *coded;			/* the rows for WAL */
+	uint16		coded_len;		/* 0: one row, logged as it is */
+	char		coded_row[ZINSERT_CODED_ROW];
 } InsertStep;
 
 /* my last open-ended record: covers further appends (zheap_undo.h) */
 static ZOpenRecord last_open;
-
-/* ----------------------------------------------------------------
- *	the page change and its record's head, for do and redo
- * ----------------------------------------------------------------
- */
-bool
-zheap_insert_apply(Page page, const ZInsertChange *change)
-{
-	Size		need = 0;
-
-	Assert(change->ntuples > 0);
-
-	/* before the rows: the takeover pass mustn't see them */
-	if (UndoRecPtrIsValid(change->urp))
-		zheap_xact_slot_own(page, change->xact_slot, change->tenure,
-							change->fxid, change->urp);
-	if (change->xact_slot != 0)
-		ZPageGetOpaque(page)->flags &= ~ZPAGE_ALL_RESOLVED;
-
-	for (int i = 0; i < change->ntuples; i++)
-		need += change->len[i] + (change->reused ? 0 : sizeof(ItemIdData));
-	if (!zheap_page_make_room(page, need))
-		return false;
-	for (int i = 0; i < change->ntuples; i++)
-	{
-		if (!zheap_page_add(page, change->first + i, change->tuple[i],
-							change->len[i]))
-			return false;
-	}
-	return true;
-}
-
-uint16
-zheap_insert_pack(char *buf, uint8 info, const ZInsertHead *head)
-{
-	char	   *p = buf;
-
-	*p++ = (char) (head->flags | (head->tenure << ZINSERT_TENURE_SHIFT));
-	*p++ = (char) head->xact_slot;
-	p = undo_pack(p, head->first);
-	if (info == XLOG_ZHEAP_MULTI_INSERT)
-		p = undo_pack(p, head->ntuples);
-	if (head->flags & ZINSERT_HAS_UNDO)
-		p = undo_pack_u16(p, head->undo_offset);
-	if (head->flags & ZINSERT_HAS_FLAGS2)
-		p = undo_pack(p, head->flags2);
-	if (head->tenure == ZTENURE_FROZEN)
-		p = undo_pack(p, head->conflict);
-	return p - buf;
-}
-
-void
-zheap_insert_unpack(XLogReaderState *record, ZInsertHead *head)
-{
-	const char *p = XLogRecGetData(record);
-	const char *end = p + XLogRecGetDataLen(record);
-	uint8		flags = 0;
-
-	memset(head, 0, sizeof(*head));
-	p = undo_unpack_u8(p, end, &flags);
-	head->flags = flags & ((1 << ZINSERT_TENURE_SHIFT) - 1);
-	head->tenure = (ZTenure) (flags >> ZINSERT_TENURE_SHIFT);
-	p = undo_unpack_u8(p, end, &head->xact_slot);
-	p = undo_unpack_small(p, end, &head->first);
-	head->ntuples = 1;
-	if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_ZHEAP_MULTI_INSERT)
-		p = undo_unpack_small(p, end, &head->ntuples);
-	if (head->flags & ZINSERT_HAS_UNDO)
-		p = undo_unpack_u16(p, end, &head->undo_offset);
-	if (head->flags & ZINSERT_HAS_FLAGS2)
-		p = undo_unpack_small(p, end, &head->flags2);
-	if (p != NULL && head->tenure == ZTENURE_FROZEN)
-		p = undo_unpack(p, end, &head->conflict);
-	if (p != end)
-		elog(ERROR, "insert record is malformed");
-}
 
 /* ----------------------------------------------------------------
  *	step 2: a page and an xact slot on it
@@ -385,11 +312,32 @@ step_flags2(const InsertOp *op)
 }
 
 /*
+ * The rows as they will be logged, while the page is as redo will find it.
+ * scratch holds BLCKSZ bytes for those of a multi-insert.
+ */
+static void
+code_rows(InsertStep *step, char *scratch)
+{
+	if (step->change.ntuples == 1)
+	{
+		step->coded = step->coded_row;
+		step->coded_len = zheap_insert_code_row(step->page, &step->change,
+												step->coded);
+	}
+	else
+	{
+		step->coded = scratch;
+		step->coded_len = zheap_insert_code_rows(step->page, &step->change,
+												 scratch);
+	}
+}
+
+/*
  * The row's bytes without what all rows of a record have in common: xact slot
  * and second flags, first and last in the header.
  */
 static void
-log_row(const char *tuple, uint16 len)
+log_plain_row(const char *tuple, uint16 len)
 {
 	char	   *p = unconstify(char *, tuple);
 
@@ -397,12 +345,9 @@ log_row(const char *tuple, uint16 len)
 	XLogRegisterBufData(0, p + ZHEAP_HEADER_SIZE, len - ZHEAP_HEADER_SIZE);
 }
 
-/*
- * Log the step.  In the critical section; scratch holds BLCKSZ bytes for the
- * rows of a multi-insert.
- */
+/* Log the step.  In the critical section. */
 static XLogRecPtr
-log_step(const InsertOp *op, InsertStep *step, char *scratch)
+log_step(const InsertOp *op, InsertStep *step)
 {
 	ZInsertChange *change = &step->change;
 	uint8		info = change->ntuples == 1 ?
@@ -426,8 +371,8 @@ log_step(const InsertOp *op, InsertStep *step, char *scratch)
 		head.flags |= ZINSERT_HAS_UNDO;
 		head.undo_offset = undo_insertion_offset(&step->undo, 0);
 	}
-	if (step->is_new)
-		head.flags |= ZINSERT_INIT_PAGE;
+	if (change->ntuples == 1 && step->coded_len > 0)
+		head.flags |= ZINSERT_CODED;
 	if (step->vm.nblocks > 0)
 		head.flags |= ZINSERT_CLEARED_VM;
 	if (change->reused)
@@ -441,26 +386,10 @@ log_step(const InsertOp *op, InsertStep *step, char *scratch)
 	XLogRegisterBuffer(0, step->buffer,
 					   REGBUF_STANDARD |
 					   (step->is_new ? REGBUF_WILL_INIT : 0));
-	if (change->ntuples == 1)
-		log_row(change->tuple[0], change->len[0]);
+	if (step->coded_len > 0)
+		XLogRegisterBufData(0, step->coded, step->coded_len);
 	else
-	{
-		char	   *p = scratch;
-
-		for (int i = 0; i < change->ntuples; i++)
-		{
-			uint16		len = change->len[i] - ZHEAP_HEADER_SIZE;
-
-			/* natts_flags1, then what follows the header */
-			p = undo_pack(p, len);
-			memcpy(p, change->tuple[i] + 1, sizeof(uint16));
-			p += sizeof(uint16);
-			memcpy(p, change->tuple[i] + ZHEAP_HEADER_SIZE, len);
-			p += len;
-		}
-		Assert(p <= scratch + BLCKSZ);
-		XLogRegisterBufData(0, scratch, p - scratch);
-	}
+		log_plain_row(change->tuple[0], change->len[0]);
 	if (step->needs_undo)
 		undo_register(&step->undo, next_block++);
 	zheap_vm_register(&step->vm, next_block);
@@ -476,7 +405,7 @@ log_step(const InsertOp *op, InsertStep *step, char *scratch)
 
 /* The critical section.  Everything that can fail was done. */
 static void
-perform_step(const InsertOp *op, InsertStep *step, char *scratch)
+perform_step(const InsertOp *op, InsertStep *step)
 {
 	START_CRIT_SECTION();
 
@@ -495,7 +424,7 @@ perform_step(const InsertOp *op, InsertStep *step, char *scratch)
 	MarkBufferDirty(step->buffer);
 
 	if (RelationNeedsWAL(op->rel))
-		log_step(op, step, scratch);
+		log_step(op, step);
 	else if (step->needs_undo)
 		undo_log_alone(&step->undo);
 
@@ -561,7 +490,9 @@ insert_step(InsertOp *op, ZTuple **tuples, int ntuples, char *scratch,
 	Assert(op->frozen || step.needs_undo ||
 		   ZXactSlotFxid(ZPageGetXactSlot(step.page, step.choice.id)) == op->fxid);
 
-	perform_step(op, &step, scratch);
+	if (RelationNeedsWAL(op->rel))
+		code_rows(&step, scratch);
+	perform_step(op, &step);
 
 	if (step.needs_undo)
 	{
