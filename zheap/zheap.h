@@ -174,6 +174,9 @@ typedef enum ZReserveResult
 								 * wait for *wait_for, start over */
 } ZReserveResult;
 
+/* the xact slot with this content, if all others are FREE; else 0 */
+extern uint8 zheap_xact_slot_only(Page page, Fxid fxid, UndoRecPtr urp);
+
 /*
  * Choose the xact slot for a change by fxid (mine), rule M6 steps 2-8.
  * Exclusive lock held.  May grow the page (own WAL record), never freezes or

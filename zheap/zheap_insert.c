@@ -251,6 +251,53 @@ extends_last_open(const InsertOp *op, const InsertStep *step)
 								  &step->choice, op->fxid, op->cid);
 }
 
+/*
+ * The frequent case of a single row: it is appended to the page of my last
+ * open-ended record, which covers it, and nobody else has an xact slot there.
+ * Then nothing is to be chosen, frozen or rolled back.  True with the page
+ * pinned and locked and the step complete; else nothing is locked.
+ */
+static bool
+append_to_last(const InsertOp *op, InsertStep *step, const ZTuple *tuple)
+{
+	Relation	rel = op->rel;
+	uint8		id;
+
+	if (!UndoRecPtrIsValid(last_open.urp) || last_open.fxid != op->fxid ||
+		last_open.cid != op->cid ||
+		last_open.block != RelationGetTargetBlock(rel) ||
+		!RelFileLocatorEquals(last_open.locator, RelationLocator(rel)) ||
+		op->token != 0 || op->copied != NULL || op->frozen)
+		return false;
+
+	CHECK_FOR_INTERRUPTS();
+	step->block = last_open.block;
+	step->buffer = zheap_read_buffer(rel, step->block);
+	step->page = BufferGetPage(step->buffer);
+	LockBuffer(step->buffer, BUFFER_LOCK_EXCLUSIVE);
+
+	id = zheap_page_is_valid(step->page) &&
+		!PageIsAllVisible(step->page) &&
+		!PageHasFreeLinePointers(step->page) &&
+		zheap_page_hole_room(step->page) >=
+		tuple->len + RelationGetTargetPageFreeSpace(rel, HEAP_DEFAULT_FILLFACTOR) ?
+		zheap_xact_slot_only(step->page, op->fxid, last_open.urp) : 0;
+	if (id == 0)
+	{
+		UnlockReleaseBuffer(step->buffer);
+		return false;
+	}
+
+	step->is_new = false;
+	step->choice.id = id;
+	step->choice.tenure = ZTENURE_CONTINUE;
+	step->change.ntuples = 1;
+	step->change.reused = false;
+	step->change.first = OffsetNumberNext(PageGetMaxOffsetNumber(step->page));
+	step->needs_undo = false;
+	return true;
+}
+
 /* Build the undo record.  May read undo, so no other page is locked yet. */
 static void
 describe_undo(InsertOp *op, InsertStep *step)
@@ -463,19 +510,21 @@ insert_step(InsertOp *op, ZTuple **tuples, int ntuples, char *scratch,
 	ZInsertChange *change = &step.change;
 
 	memset(&step.vm, 0, sizeof(step.vm));
-	find_page(op, &step, tuples, ntuples);
+	if (ntuples > 1 || !append_to_last(op, &step, tuples[0]))
+	{
+		find_page(op, &step, tuples, ntuples);
+		step.needs_undo = !op->frozen && !extends_last_open(op, &step);
+		if (step.needs_undo)
+			describe_undo(op, &step);
+		/* the reserving of undo may wait: no undo pin may be kept then (W19) */
+		zheap_read_end(&step.cx);
+	}
 
 	change->fxid = op->fxid;
 	change->urp = InvalidUndoRecPtr;
 	change->xact_slot = op->frozen ? 0 : step.choice.id;
 	change->tenure = op->frozen ? ZTENURE_CONTINUE : step.choice.tenure;
 	finish_tuples(op, &step, tuples);
-
-	step.needs_undo = !op->frozen && !extends_last_open(op, &step);
-	if (step.needs_undo)
-		describe_undo(op, &step);
-	/* the reserving of undo may wait: no undo pin may be kept then (W19) */
-	zheap_read_end(&step.cx);
 
 	if (!step.is_new && PageIsAllVisible(step.page))
 	{

@@ -350,6 +350,23 @@ survey_slots(Buffer buffer, Page page, const UndoHorizons *hz, SlotSurvey *s)
 	}
 }
 
+uint8
+zheap_xact_slot_only(Page page, Fxid fxid, UndoRecPtr urp)
+{
+	ZXactSlot	slots = ZPageGetXactSlots(page);
+	int			nslots = ZPageGetOpaque(page)->nslots;
+	uint8		found = 0;
+
+	for (int i = 0; i < nslots; i++)
+	{
+		if (ZXactSlotFxid(&slots[i]) == fxid && slots[i].urp == urp)
+			found = i + 1;
+		else if (!ZXactSlotIsFree(&slots[i]))
+			return 0;
+	}
+	return found;
+}
+
 static void
 set_choice(Page page, uint8 id, ZTenure tenure, ZXactSlotChoice *choice)
 {

@@ -133,55 +133,68 @@ has_zero_byte(uint64 word)
 }
 
 /* number of equal bytes from a and b on */
-static uint16
-equal_bytes(const char *a, const char *b, uint16 max)
+static inline Size
+equal_bytes(const char *a, const char *b, Size max)
 {
-	uint16		n = 0;
+	const char *start = a;
+	const char *end = a + max;
 
-	while (n + sizeof(uint64) <= max && load_word(a + n) == load_word(b + n))
-		n += sizeof(uint64);
-	while (n < max && a[n] == b[n])
-		n++;
-	return n;
+	while (end - a >= (ptrdiff_t) sizeof(uint64) &&
+		   load_word(a) == load_word(b))
+	{
+		a += sizeof(uint64);
+		b += sizeof(uint64);
+	}
+	while (a < end && *a == *b)
+	{
+		a++;
+		b++;
+	}
+	return a - start;
 }
 
 /* the same before a and b */
-static uint16
-equal_bytes_before(const char *a, const char *b, uint16 max)
+static inline Size
+equal_bytes_before(const char *a, const char *b, Size max)
 {
-	uint16		n = 0;
+	const char *start = a;
+	const char *end = a - max;
 
-	while (n + sizeof(uint64) <= max &&
-		   load_word(a - n - sizeof(uint64)) == load_word(b - n - sizeof(uint64)))
-		n += sizeof(uint64);
-	while (n < max && a[-n - 1] == b[-n - 1])
-		n++;
-	return n;
+	while (a - end >= (ptrdiff_t) sizeof(uint64) &&
+		   load_word(a - sizeof(uint64)) == load_word(b - sizeof(uint64)))
+	{
+		a -= sizeof(uint64);
+		b -= sizeof(uint64);
+	}
+	while (a > end && a[-1] == b[-1])
+	{
+		a--;
+		b--;
+	}
+	return start - a;
 }
 
-/*
- * Number of bytes until the next DIFF_MIN_RUN equal ones, or max.
- */
-static uint16
-unequal_bytes(const char *a, const char *b, uint16 max)
+/* number of bytes until the next DIFF_MIN_RUN equal ones, or max */
+static inline Size
+unequal_bytes(const char *a, const char *b, Size max)
 {
-	uint16		n = 0;
+	Size		n = 0;
 
 	while (n + DIFF_MIN_RUN <= max)
 	{
+		if (a[n] == b[n] && memcmp(a + n, b + n, DIFF_MIN_RUN) == 0)
+			return n;
 		if (n + sizeof(uint64) <= max &&
 			!has_zero_byte(load_word(a + n) ^ load_word(b + n)))
 			n += sizeof(uint64);
-		else if (memcmp(a + n, b + n, DIFF_MIN_RUN) == 0)
-			return n;
 		else
 			n++;
 	}
 	return max;
 }
 
-static Size
-token_size(uint16 skip, uint16 literal)
+static inline Size
+token_size(Size skip, Size literal)
 {
 	Size		size = 1;
 
@@ -192,8 +205,8 @@ token_size(uint16 skip, uint16 literal)
 	return size;
 }
 
-static char *
-put_token(char *p, uint16 skip, uint16 literal)
+static inline char *
+put_token(char *p, Size skip, Size literal)
 {
 	*p++ = (char) (Min(skip, DIFF_MORE) << 4 | Min(literal, DIFF_MORE));
 	if (skip >= DIFF_MORE)
@@ -245,12 +258,12 @@ put_difference(char *to, Size max, const char *prev, uint16 prevlen,
 {
 	const char *old = prev + ZHEAP_HEADER_SIZE;
 	const char *new = tuple + ZHEAP_HEADER_SIZE;
-	uint16		oldlen = prevlen - ZHEAP_HEADER_SIZE;
-	uint16		newlen = len - ZHEAP_HEADER_SIZE;
-	uint16		suffix;
-	uint16		both;			/* up to here there are two bytes to compare */
-	uint16		stop;
-	uint16		pos = 0;
+	Size		oldlen = prevlen - ZHEAP_HEADER_SIZE;
+	Size		newlen = len - ZHEAP_HEADER_SIZE;
+	Size		suffix;
+	Size		both;			/* up to here there are two bytes to compare */
+	Size		stop;
+	Size		pos = 0;
 	char	   *p = to;
 
 	if (max <= DIFF_MAX_HEAD || row_natts(prev) != row_natts(tuple))
@@ -264,11 +277,9 @@ put_difference(char *to, Size max, const char *prev, uint16 prevlen,
 	p = undo_pack(p, suffix);
 	while (pos < stop)
 	{
-		uint16		skip = 0;
-		uint16		literal;
+		Size		skip = equal_bytes(old + pos, new + pos, both - pos);
+		Size		literal;
 
-		if (pos < both)
-			skip = equal_bytes(old + pos, new + pos, both - pos);
 		pos += skip;
 		literal = unequal_bytes(old + pos, new + pos, both - pos);
 		/* what is left has no counterpart, or is too short for a run */
