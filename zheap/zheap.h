@@ -174,8 +174,12 @@ typedef enum ZReserveResult
 								 * wait for *wait_for, start over */
 } ZReserveResult;
 
-/* the xact slot with this content, if all others are FREE; else 0 */
-extern uint8 zheap_xact_slot_only(Page page, Fxid fxid, UndoRecPtr urp);
+/*
+ * The xact slot with this content, if all others are FREE or their owners
+ * visible to all; else 0.
+ */
+extern uint8 zheap_xact_slot_only(Page page, Fxid fxid, UndoRecPtr urp,
+								  const UndoHorizons *hz);
 
 /*
  * Choose the xact slot for a change by fxid (mine), rule M6 steps 2-8.

@@ -253,7 +253,7 @@ extends_last_open(const InsertOp *op, const InsertStep *step)
 
 /*
  * The frequent case of a single row: it is appended to the page of my last
- * open-ended record, which covers it, and nobody else has an xact slot there.
+ * open-ended record, which covers it, and what else is there is visible to all.
  * Then nothing is to be chosen, frozen or rolled back.  True with the page
  * pinned and locked and the step complete; else nothing is locked.
  */
@@ -261,6 +261,7 @@ static bool
 append_to_last(const InsertOp *op, InsertStep *step, const ZTuple *tuple)
 {
 	Relation	rel = op->rel;
+	UndoHorizons hz;
 	uint8		id;
 
 	if (!UndoRecPtrIsValid(last_open.urp) || last_open.fxid != op->fxid ||
@@ -271,6 +272,7 @@ append_to_last(const InsertOp *op, InsertStep *step, const ZTuple *tuple)
 		return false;
 
 	CHECK_FOR_INTERRUPTS();
+	hz = undo_horizons();
 	step->block = last_open.block;
 	step->buffer = zheap_read_buffer(rel, step->block);
 	step->page = BufferGetPage(step->buffer);
@@ -281,7 +283,7 @@ append_to_last(const InsertOp *op, InsertStep *step, const ZTuple *tuple)
 		!PageHasFreeLinePointers(step->page) &&
 		zheap_page_hole_room(step->page) >=
 		tuple->len + RelationGetTargetPageFreeSpace(rel, HEAP_DEFAULT_FILLFACTOR) ?
-		zheap_xact_slot_only(step->page, op->fxid, last_open.urp) : 0;
+		zheap_xact_slot_only(step->page, op->fxid, last_open.urp, &hz) : 0;
 	if (id == 0)
 	{
 		UnlockReleaseBuffer(step->buffer);

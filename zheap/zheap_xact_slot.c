@@ -351,7 +351,8 @@ survey_slots(Buffer buffer, Page page, const UndoHorizons *hz, SlotSurvey *s)
 }
 
 uint8
-zheap_xact_slot_only(Page page, Fxid fxid, UndoRecPtr urp)
+zheap_xact_slot_only(Page page, Fxid fxid, UndoRecPtr urp,
+					 const UndoHorizons *hz)
 {
 	ZXactSlot	slots = ZPageGetXactSlots(page);
 	int			nslots = ZPageGetOpaque(page)->nslots;
@@ -359,9 +360,11 @@ zheap_xact_slot_only(Page page, Fxid fxid, UndoRecPtr urp)
 
 	for (int i = 0; i < nslots; i++)
 	{
-		if (ZXactSlotFxid(&slots[i]) == fxid && slots[i].urp == urp)
+		Fxid		owner = ZXactSlotFxid(&slots[i]);
+
+		if (owner == fxid && slots[i].urp == urp)
 			found = i + 1;
-		else if (!ZXactSlotIsFree(&slots[i]))
+		else if (owner >= hz->u)
 			return 0;
 	}
 	return found;
