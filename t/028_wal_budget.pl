@@ -47,7 +47,7 @@ my @steps = (
 	['VACUUM with nothing to do', 'VACUUM t', 20000, 4],
 	['SELECT FOR UPDATE', 'SELECT count(*) FROM (SELECT * FROM t FOR UPDATE) x', 20000, 92],
 	['DELETE', 'DELETE FROM t WHERE id % 2 = 0', 10000, 59],
-	['INSERT into the room of deleted rows', q{INSERT INTO t SELECT g, g, 0, repeat('b', 80) FROM generate_series(20001, 30000) g}, 10000, 210],
+	['INSERT into the room of deleted rows', q{INSERT INTO t SELECT g, g, 0, repeat('b', 80) FROM generate_series(20001, 30000) g}, 10000, 176],
 	['old snapshot', undef],
 	['DELETE under an old snapshot', 'DELETE FROM t WHERE id % 4 = 1', 7500, 62],
 	['INSERT into the room of rows that must be spilled', q{INSERT INTO t SELECT g, g, 0, repeat('c', 80) FROM generate_series(30001, 37000) g}, 7000, 210],

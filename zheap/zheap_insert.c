@@ -15,8 +15,9 @@
  *
  * Rows that are appended behind the last line pointer are covered by an
  * open-ended undo record ("every offset from here on"), and the next insert of
- * the same command on the page needs none (rule M5).  Free line pointers and
- * speculative rows are listed in a record of their own.
+ * the same command on the page needs none (rule M5).  So it is with free line
+ * pointers: the record of the first one used lists those that are free besides.
+ * Speculative rows have a record of their own.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,8 +37,9 @@
 #include "zheap/zheap.h"
 #include "zheap/zheap_xlog.h"
 
-/* an insert's undo payload: cid, tenure, base, one range, token */
-#define INSERT_MAX_PAYLOAD		64
+/* an insert's undo payload: cid, tenure, base, ranges, token */
+#define INSERT_MAX_PAYLOAD \
+	(48 + ZUNDO_MAX_RANGES * 2 * (int) sizeof(OffsetNumber))
 
 /* an insert in progress, over all its pages */
 typedef struct InsertOp
@@ -65,7 +67,10 @@ typedef struct InsertStep
 	ZXactSlotChoice choice;		/* not if frozen */
 	bool		needs_undo;
 	UndoInsertion undo;
-	uint8		undo_kind;
+	int			nranges;		/* offsets that the record lists */
+	OffsetNumber range_first[ZUNDO_MAX_RANGES];
+	OffsetNumber range_last[ZUNDO_MAX_RANGES];
+	bool		open;			/* and those of its command to come */
 	char	   *payload;		/* local, or longer and palloc'd */
 	char		local[INSERT_MAX_PAYLOAD];
 	ZVmClear	vm;
@@ -75,8 +80,14 @@ typedef struct InsertStep
 	char		coded_row[ZINSERT_CODED_ROW];
 } InsertStep;
 
-/* my last open-ended record: covers further appends (zheap_undo.h) */
+/*
+ * My last open record (zheap_undo.h).  INSERT_OPEN, no ranges: it covers further
+ * appends.  INSERT_SET: it lists all line pointers that were free.
+ */
 static ZOpenRecord last_open;
+static int	last_nranges = 0;
+static OffsetNumber last_first[ZUNDO_MAX_RANGES];
+static OffsetNumber last_last[ZUNDO_MAX_RANGES];
 
 /* ----------------------------------------------------------------
  *	step 2: a page and an xact slot on it
@@ -242,18 +253,46 @@ find_page(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
  * ----------------------------------------------------------------
  */
 
-/* is an append on the page covered by my last open-ended record? */
+/* does my last open record list these offsets, if it is the newest one? */
+static bool
+last_open_lists(const ZInsertChange *change)
+{
+	if (last_nranges == 0)
+		return !change->reused;
+	for (int i = 0; i < last_nranges; i++)
+	{
+		if (change->first >= last_first[i] &&
+			change->first + change->ntuples - 1 <= last_last[i])
+			return true;
+	}
+	return false;
+}
+
+/* is what goes to the page covered by my last open record? */
 static bool
 extends_last_open(const InsertOp *op, const InsertStep *step)
 {
-	return !step->change.reused && op->token == 0 && op->copied == NULL &&
+	return op->token == 0 && op->copied == NULL &&
 		zheap_open_record_goes_on(&last_open, op->rel, step->block,
-								  &step->choice, op->fxid, op->cid);
+								  &step->choice, op->fxid, op->cid) &&
+		last_open_lists(&step->change);
+}
+
+/* the record that was just written covers more to come */
+static void
+note_last_open(const InsertOp *op, const InsertStep *step)
+{
+	zheap_open_record_note(&last_open, op->rel, step->block,
+						   step->change.urp, op->fxid, op->cid);
+	last_nranges = step->nranges;
+	memcpy(last_first, step->range_first,
+		   last_nranges * sizeof(OffsetNumber));
+	memcpy(last_last, step->range_last, last_nranges * sizeof(OffsetNumber));
 }
 
 /*
- * The frequent case of a single row: it is appended to the page of my last
- * open-ended record, which covers it, and what else is there is visible to all.
+ * The frequent case of a single row: it goes to the page of my last open
+ * record, which covers it, and what else is there is visible to all.
  * Then nothing is to be chosen, frozen or rolled back.  True with the page
  * pinned and locked and the step complete; else nothing is locked.
  */
@@ -262,7 +301,8 @@ append_to_last(const InsertOp *op, InsertStep *step, const ZTuple *tuple)
 {
 	Relation	rel = op->rel;
 	UndoHorizons hz;
-	uint8		id;
+	bool		append;
+	uint8		id = 0;
 
 	if (!UndoRecPtrIsValid(last_open.urp) || last_open.fxid != op->fxid ||
 		last_open.cid != op->cid ||
@@ -278,12 +318,18 @@ append_to_last(const InsertOp *op, InsertStep *step, const ZTuple *tuple)
 	step->page = BufferGetPage(step->buffer);
 	LockBuffer(step->buffer, BUFFER_LOCK_EXCLUSIVE);
 
-	id = zheap_page_is_valid(step->page) &&
-		!PageIsAllVisible(step->page) &&
-		!PageHasFreeLinePointers(step->page) &&
+	if (zheap_page_is_valid(step->page) && !PageIsAllVisible(step->page) &&
 		zheap_page_hole_room(step->page) >=
-		tuple->len + RelationGetTargetPageFreeSpace(rel, HEAP_DEFAULT_FILLFACTOR) ?
-		zheap_xact_slot_only(step->page, op->fxid, last_open.urp, &hz) : 0;
+		tuple->len + RelationGetTargetPageFreeSpace(rel,
+													HEAP_DEFAULT_FILLFACTOR))
+	{
+		step->change.ntuples = 1;
+		step->change.first = zheap_page_free_offset(step->page, &append);
+		step->change.reused = !append;
+		if (last_open_lists(&step->change))
+			id = zheap_xact_slot_only(step->page, op->fxid, last_open.urp,
+									  &hz);
+	}
 	if (id == 0)
 	{
 		UnlockReleaseBuffer(step->buffer);
@@ -293,11 +339,41 @@ append_to_last(const InsertOp *op, InsertStep *step, const ZTuple *tuple)
 	step->is_new = false;
 	step->choice.id = id;
 	step->choice.tenure = ZTENURE_CONTINUE;
-	step->change.ntuples = 1;
-	step->change.reused = false;
-	step->change.first = OffsetNumberNext(PageGetMaxOffsetNumber(step->page));
 	step->needs_undo = false;
 	return true;
+}
+
+/*
+ * The line pointers that the record lists: those of the rows, which are the
+ * first ones free; and if it is open, the others that are free, as far as they
+ * fit into a record.
+ */
+static void
+list_offsets(InsertStep *step)
+{
+	const ZInsertChange *change = &step->change;
+	OffsetNumber max;
+	OffsetNumber off = change->first + change->ntuples;
+
+	step->nranges = 1;
+	step->range_first[0] = change->first;
+	step->range_last[0] = off - 1;
+	if (!step->open)
+		return;
+
+	max = PageGetMaxOffsetNumber(step->page);
+	for (; off <= max; off++)
+	{
+		if (ItemIdIsUsed(PageGetItemId(step->page, off)))
+			continue;
+		if (step->range_last[step->nranges - 1] != off - 1)
+		{
+			if (step->nranges == ZUNDO_MAX_RANGES)
+				break;
+			step->range_first[step->nranges++] = off;
+		}
+		step->range_last[step->nranges - 1] = off;
+	}
 }
 
 /* Build the undo record.  May read undo, so no other page is locked yet. */
@@ -308,8 +384,10 @@ describe_undo(InsertOp *op, InsertStep *step)
 	ZUndo		u;
 	uint16		len;
 
-	memset(&u, 0, sizeof(u));
+	memset(&u, 0, offsetof(ZUndo, first));
 	ItemPointerSetInvalid(&u.tid);
+	step->nranges = 0;
+	step->open = op->token == 0 && op->copied == NULL;
 	if (op->copied != NULL)
 		u = *op->copied;
 	u.writer = op->fxid;
@@ -319,10 +397,12 @@ describe_undo(InsertOp *op, InsertStep *step)
 		Assert(ZUndoIsCopy(&u) && change->ntuples == 1);
 	else if (change->reused || op->token != 0)
 	{
+		list_offsets(step);
 		u.kind = ZUNDO_INSERT_SET;
-		u.nranges = 1;
-		u.first[0] = change->first;
-		u.last[0] = change->first + change->ntuples - 1;
+		u.nranges = step->nranges;
+		memcpy(u.first, step->range_first,
+			   step->nranges * sizeof(OffsetNumber));
+		memcpy(u.last, step->range_last, step->nranges * sizeof(OffsetNumber));
 		u.token = op->token;
 	}
 	else
@@ -344,7 +424,6 @@ describe_undo(InsertOp *op, InsertStep *step)
 	}
 	len = zheap_undo_encode(&u, step->payload);
 
-	step->undo_kind = u.kind;
 	undo_insertion_init(&step->undo, op->rel);
 	undo_insertion_add(&step->undo, u.kind, u.flags, step->block, u.offset,
 					   u.chain, step->payload, len);
@@ -548,9 +627,8 @@ insert_step(InsertOp *op, ZTuple **tuples, int ntuples, char *scratch,
 	if (step.needs_undo)
 	{
 		undo_release(&step.undo);
-		if (step.undo_kind == ZUNDO_INSERT_OPEN)
-			zheap_open_record_note(&last_open, op->rel, step.block,
-								   change->urp, op->fxid, op->cid);
+		if (step.open)
+			note_last_open(op, &step);
 		if (step.payload != step.local)
 			pfree(step.payload);
 	}
