@@ -603,7 +603,7 @@ copy_stored_row(TupleDesc desc, TupleTableSlot *slot)
 
 	if (zslot->len == 0 || zslot->len > ZHEAP_TOAST_THRESHOLD)
 		return NULL;
-	zheap_header_get(zslot->buf, &header);
+	zheap_header_get(zslot->data, &header);
 	if (ZHeaderNatts(&header) != desc->natts ||
 		(header.natts_flags1 & (ZH_HASEXTERNAL | ZH_ORIGIN | ZH_SLACK)) != 0 ||
 		!descs_form_alike(desc, slot->tts_tupleDescriptor))
@@ -612,7 +612,7 @@ copy_stored_row(TupleDesc desc, TupleTableSlot *slot)
 	tup = palloc(sizeof(ZTuple) + zslot->len);
 	tup->len = zslot->len;
 	tup->data = (char *) tup + sizeof(ZTuple);
-	memcpy(tup->data, zslot->buf, zslot->len);
+	memcpy(tup->data, zslot->data, zslot->len);
 	header.slot = 0;
 	header.flags2 = 0;
 	zheap_header_put(tup->data, &header);
