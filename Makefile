@@ -49,6 +49,7 @@ OBJS = \
 	zheap/zheap_prune.o \
 	zheap/zheap_reclaim.o \
 	zheap/zheap_space.o \
+	zheap/zheap_xlog_insert.o \
 	zheap/zheap_xlog_change.o \
 	zheap/zheap_lockers.o \
 	zheap/zheap_row.o \

@@ -40,18 +40,18 @@ sub wal
 
 my @steps = (
 	# what, SQL, rows, budget
-	['INSERT .. SELECT', q{INSERT INTO t SELECT g, g, 0, repeat('a', 80) FROM generate_series(1, 20000) g}, 20000, 150],
+	['INSERT .. SELECT', q{INSERT INTO t SELECT g, g, 0, repeat('a', 80) FROM generate_series(1, 20000) g}, 20000, 62],
 	['UPDATE in place', 'UPDATE t SET v = v + 1', 20000, 101],
 	['UPDATE in place again', 'UPDATE t SET v = v + 1', 20000, 101],
 	['UPDATE, undone', 'BEGIN; UPDATE t SET v = v + 1; ROLLBACK', 20000, 120],
 	['VACUUM with nothing to do', 'VACUUM t', 20000, 4],
-	['SELECT FOR UPDATE', 'SELECT count(*) FROM (SELECT * FROM t FOR UPDATE) x', 20000, 93],
-	['DELETE', 'DELETE FROM t WHERE id % 2 = 0', 10000, 60],
-	['INSERT into the room of deleted rows', q{INSERT INTO t SELECT g, g, 0, repeat('b', 80) FROM generate_series(20001, 30000) g}, 10000, 214],
+	['SELECT FOR UPDATE', 'SELECT count(*) FROM (SELECT * FROM t FOR UPDATE) x', 20000, 92],
+	['DELETE', 'DELETE FROM t WHERE id % 2 = 0', 10000, 59],
+	['INSERT into the room of deleted rows', q{INSERT INTO t SELECT g, g, 0, repeat('b', 80) FROM generate_series(20001, 30000) g}, 10000, 176],
 	['old snapshot', undef],
 	['DELETE under an old snapshot', 'DELETE FROM t WHERE id % 4 = 1', 7500, 62],
-	['INSERT into the room of rows that must be spilled', q{INSERT INTO t SELECT g, g, 0, repeat('c', 80) FROM generate_series(30001, 37000) g}, 7000, 302],
-	['UPDATE of an indexed column', 'ALTER TABLE t ADD UNIQUE (k); UPDATE t SET k = k + 100000', 20000, 345],
+	['INSERT into the room of rows that must be spilled', q{INSERT INTO t SELECT g, g, 0, repeat('c', 80) FROM generate_series(30001, 37000) g}, 7000, 210],
+	['UPDATE of an indexed column', 'ALTER TABLE t ADD UNIQUE (k); UPDATE t SET k = k + 100000', 20000, 336],
 	['no old snapshot', undef],
 	['VACUUM', 'VACUUM t', 20000, 22]);
 

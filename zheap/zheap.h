@@ -175,6 +175,13 @@ typedef enum ZReserveResult
 } ZReserveResult;
 
 /*
+ * The xact slot with this content, if all others are FREE or their owners
+ * visible to all; else 0.
+ */
+extern uint8 zheap_xact_slot_only(Page page, Fxid fxid, UndoRecPtr urp,
+								  const UndoHorizons *hz);
+
+/*
  * Choose the xact slot for a change by fxid (mine), rule M6 steps 2-8.
  * Exclusive lock held.  May grow the page (own WAL record), never freezes or
  * takes over: that is part of the change itself.  prefer: xact slot id of the

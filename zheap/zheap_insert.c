@@ -15,8 +15,9 @@
  *
  * Rows that are appended behind the last line pointer are covered by an
  * open-ended undo record ("every offset from here on"), and the next insert of
- * the same command on the page needs none (rule M5).  Free line pointers and
- * speculative rows are listed in a record of their own.
+ * the same command on the page needs none (rule M5).  So it is with free line
+ * pointers: the record of the first one used lists those that are free besides.
+ * Speculative rows have a record of their own.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,8 +37,9 @@
 #include "zheap/zheap.h"
 #include "zheap/zheap_xlog.h"
 
-/* an insert's undo payload: cid, tenure, base, one range, token */
-#define INSERT_MAX_PAYLOAD		64
+/* an insert's undo payload: cid, tenure, base, ranges, token */
+#define INSERT_MAX_PAYLOAD \
+	(48 + ZUNDO_MAX_RANGES * 2 * (int) sizeof(OffsetNumber))
 
 /* an insert in progress, over all its pages */
 typedef struct InsertOp
@@ -65,91 +67,27 @@ typedef struct InsertStep
 	ZXactSlotChoice choice;		/* not if frozen */
 	bool		needs_undo;
 	UndoInsertion undo;
-	uint8		undo_kind;
+	int			nranges;		/* offsets that the record lists */
+	OffsetNumber range_first[ZUNDO_MAX_RANGES];
+	OffsetNumber range_last[ZUNDO_MAX_RANGES];
+	bool		open;			/* and those of its command to come */
 	char	   *payload;		/* local, or longer and palloc'd */
 	char		local[INSERT_MAX_PAYLOAD];
 	ZVmClear	vm;
 	ZInsertChange change;
+	char	   *coded;			/* the rows for WAL */
+	uint16		coded_len;		/* 0: one row, logged as it is */
+	char		coded_row[ZINSERT_CODED_ROW];
 } InsertStep;
 
-/* my last open-ended record: covers further appends (zheap_undo.h) */
-static ZOpenRecord last_open;
-
-/* ----------------------------------------------------------------
- *	the page change and its record's head, for do and redo
- * ----------------------------------------------------------------
+/*
+ * My last open record (zheap_undo.h).  INSERT_OPEN, no ranges: it covers further
+ * appends.  INSERT_SET: it lists all line pointers that were free.
  */
-bool
-zheap_insert_apply(Page page, const ZInsertChange *change)
-{
-	Size		need = 0;
-
-	Assert(change->ntuples > 0);
-
-	/* before the rows: the takeover pass mustn't see them */
-	if (UndoRecPtrIsValid(change->urp))
-		zheap_xact_slot_own(page, change->xact_slot, change->tenure,
-							change->fxid, change->urp);
-	if (change->xact_slot != 0)
-		ZPageGetOpaque(page)->flags &= ~ZPAGE_ALL_RESOLVED;
-
-	for (int i = 0; i < change->ntuples; i++)
-		need += change->len[i] + (change->reused ? 0 : sizeof(ItemIdData));
-	if (!zheap_page_make_room(page, need))
-		return false;
-	for (int i = 0; i < change->ntuples; i++)
-	{
-		if (!zheap_page_add(page, change->first + i, change->tuple[i],
-							change->len[i]))
-			return false;
-	}
-	return true;
-}
-
-uint16
-zheap_insert_pack(char *buf, uint8 info, const ZInsertHead *head)
-{
-	char	   *p = buf;
-
-	*p++ = (char) (head->flags | (head->tenure << ZINSERT_TENURE_SHIFT));
-	*p++ = (char) head->xact_slot;
-	p = undo_pack(p, head->first);
-	if (info == XLOG_ZHEAP_MULTI_INSERT)
-		p = undo_pack(p, head->ntuples);
-	if (head->flags & ZINSERT_HAS_UNDO)
-		p = undo_pack_u16(p, head->undo_offset);
-	if (head->flags & ZINSERT_HAS_FLAGS2)
-		p = undo_pack(p, head->flags2);
-	if (head->tenure == ZTENURE_FROZEN)
-		p = undo_pack(p, head->conflict);
-	return p - buf;
-}
-
-void
-zheap_insert_unpack(XLogReaderState *record, ZInsertHead *head)
-{
-	const char *p = XLogRecGetData(record);
-	const char *end = p + XLogRecGetDataLen(record);
-	uint8		flags = 0;
-
-	memset(head, 0, sizeof(*head));
-	p = undo_unpack_u8(p, end, &flags);
-	head->flags = flags & ((1 << ZINSERT_TENURE_SHIFT) - 1);
-	head->tenure = (ZTenure) (flags >> ZINSERT_TENURE_SHIFT);
-	p = undo_unpack_u8(p, end, &head->xact_slot);
-	p = undo_unpack_small(p, end, &head->first);
-	head->ntuples = 1;
-	if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_ZHEAP_MULTI_INSERT)
-		p = undo_unpack_small(p, end, &head->ntuples);
-	if (head->flags & ZINSERT_HAS_UNDO)
-		p = undo_unpack_u16(p, end, &head->undo_offset);
-	if (head->flags & ZINSERT_HAS_FLAGS2)
-		p = undo_unpack_small(p, end, &head->flags2);
-	if (p != NULL && head->tenure == ZTENURE_FROZEN)
-		p = undo_unpack(p, end, &head->conflict);
-	if (p != end)
-		elog(ERROR, "insert record is malformed");
-}
+static ZOpenRecord last_open;
+static int	last_nranges = 0;
+static OffsetNumber last_first[ZUNDO_MAX_RANGES];
+static OffsetNumber last_last[ZUNDO_MAX_RANGES];
 
 /* ----------------------------------------------------------------
  *	step 2: a page and an xact slot on it
@@ -315,13 +253,127 @@ find_page(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
  * ----------------------------------------------------------------
  */
 
-/* is an append on the page covered by my last open-ended record? */
+/* does my last open record list these offsets, if it is the newest one? */
+static bool
+last_open_lists(const ZInsertChange *change)
+{
+	if (last_nranges == 0)
+		return !change->reused;
+	for (int i = 0; i < last_nranges; i++)
+	{
+		if (change->first >= last_first[i] &&
+			change->first + change->ntuples - 1 <= last_last[i])
+			return true;
+	}
+	return false;
+}
+
+/* is what goes to the page covered by my last open record? */
 static bool
 extends_last_open(const InsertOp *op, const InsertStep *step)
 {
-	return !step->change.reused && op->token == 0 && op->copied == NULL &&
+	return op->token == 0 && op->copied == NULL &&
 		zheap_open_record_goes_on(&last_open, op->rel, step->block,
-								  &step->choice, op->fxid, op->cid);
+								  &step->choice, op->fxid, op->cid) &&
+		last_open_lists(&step->change);
+}
+
+/* the record that was just written covers more to come */
+static void
+note_last_open(const InsertOp *op, const InsertStep *step)
+{
+	zheap_open_record_note(&last_open, op->rel, step->block,
+						   step->change.urp, op->fxid, op->cid);
+	last_nranges = step->nranges;
+	memcpy(last_first, step->range_first,
+		   last_nranges * sizeof(OffsetNumber));
+	memcpy(last_last, step->range_last, last_nranges * sizeof(OffsetNumber));
+}
+
+/*
+ * The frequent case of a single row: it goes to the page of my last open
+ * record, which covers it, and what else is there is visible to all.
+ * Then nothing is to be chosen, frozen or rolled back.  True with the page
+ * pinned and locked and the step complete; else nothing is locked.
+ */
+static bool
+append_to_last(const InsertOp *op, InsertStep *step, const ZTuple *tuple)
+{
+	Relation	rel = op->rel;
+	UndoHorizons hz;
+	bool		append;
+	uint8		id = 0;
+
+	if (!UndoRecPtrIsValid(last_open.urp) || last_open.fxid != op->fxid ||
+		last_open.cid != op->cid ||
+		last_open.block != RelationGetTargetBlock(rel) ||
+		!RelFileLocatorEquals(last_open.locator, RelationLocator(rel)) ||
+		op->token != 0 || op->copied != NULL || op->frozen)
+		return false;
+
+	CHECK_FOR_INTERRUPTS();
+	hz = undo_horizons();
+	step->block = last_open.block;
+	step->buffer = zheap_read_buffer(rel, step->block);
+	step->page = BufferGetPage(step->buffer);
+	LockBuffer(step->buffer, BUFFER_LOCK_EXCLUSIVE);
+
+	if (zheap_page_is_valid(step->page) && !PageIsAllVisible(step->page) &&
+		zheap_page_hole_room(step->page) >=
+		tuple->len + RelationGetTargetPageFreeSpace(rel,
+													HEAP_DEFAULT_FILLFACTOR))
+	{
+		step->change.ntuples = 1;
+		step->change.first = zheap_page_free_offset(step->page, &append);
+		step->change.reused = !append;
+		if (last_open_lists(&step->change))
+			id = zheap_xact_slot_only(step->page, op->fxid, last_open.urp,
+									  &hz);
+	}
+	if (id == 0)
+	{
+		UnlockReleaseBuffer(step->buffer);
+		return false;
+	}
+
+	step->is_new = false;
+	step->choice.id = id;
+	step->choice.tenure = ZTENURE_CONTINUE;
+	step->needs_undo = false;
+	return true;
+}
+
+/*
+ * The line pointers that the record lists: those of the rows, which are the
+ * first ones free; and if it is open, the others that are free, as far as they
+ * fit into a record.
+ */
+static void
+list_offsets(InsertStep *step)
+{
+	const ZInsertChange *change = &step->change;
+	OffsetNumber max;
+	OffsetNumber off = change->first + change->ntuples;
+
+	step->nranges = 1;
+	step->range_first[0] = change->first;
+	step->range_last[0] = off - 1;
+	if (!step->open)
+		return;
+
+	max = PageGetMaxOffsetNumber(step->page);
+	for (; off <= max; off++)
+	{
+		if (ItemIdIsUsed(PageGetItemId(step->page, off)))
+			continue;
+		if (step->range_last[step->nranges - 1] != off - 1)
+		{
+			if (step->nranges == ZUNDO_MAX_RANGES)
+				break;
+			step->range_first[step->nranges++] = off;
+		}
+		step->range_last[step->nranges - 1] = off;
+	}
 }
 
 /* Build the undo record.  May read undo, so no other page is locked yet. */
@@ -332,8 +384,10 @@ describe_undo(InsertOp *op, InsertStep *step)
 	ZUndo		u;
 	uint16		len;
 
-	memset(&u, 0, sizeof(u));
+	memset(&u, 0, offsetof(ZUndo, first));
 	ItemPointerSetInvalid(&u.tid);
+	step->nranges = 0;
+	step->open = op->token == 0 && op->copied == NULL;
 	if (op->copied != NULL)
 		u = *op->copied;
 	u.writer = op->fxid;
@@ -343,10 +397,12 @@ describe_undo(InsertOp *op, InsertStep *step)
 		Assert(ZUndoIsCopy(&u) && change->ntuples == 1);
 	else if (change->reused || op->token != 0)
 	{
+		list_offsets(step);
 		u.kind = ZUNDO_INSERT_SET;
-		u.nranges = 1;
-		u.first[0] = change->first;
-		u.last[0] = change->first + change->ntuples - 1;
+		u.nranges = step->nranges;
+		memcpy(u.first, step->range_first,
+			   step->nranges * sizeof(OffsetNumber));
+		memcpy(u.last, step->range_last, step->nranges * sizeof(OffsetNumber));
 		u.token = op->token;
 	}
 	else
@@ -368,7 +424,6 @@ describe_undo(InsertOp *op, InsertStep *step)
 	}
 	len = zheap_undo_encode(&u, step->payload);
 
-	step->undo_kind = u.kind;
 	undo_insertion_init(&step->undo, op->rel);
 	undo_insertion_add(&step->undo, u.kind, u.flags, step->block, u.offset,
 					   u.chain, step->payload, len);
@@ -385,11 +440,32 @@ step_flags2(const InsertOp *op)
 }
 
 /*
+ * The rows as they will be logged, while the page is as redo will find it.
+ * scratch holds BLCKSZ bytes for those of a multi-insert.
+ */
+static void
+code_rows(InsertStep *step, char *scratch)
+{
+	if (step->change.ntuples == 1)
+	{
+		step->coded = step->coded_row;
+		step->coded_len = zheap_insert_code_row(step->page, &step->change,
+												step->coded);
+	}
+	else
+	{
+		step->coded = scratch;
+		step->coded_len = zheap_insert_code_rows(step->page, &step->change,
+												 scratch);
+	}
+}
+
+/*
  * The row's bytes without what all rows of a record have in common: xact slot
  * and second flags, first and last in the header.
  */
 static void
-log_row(const char *tuple, uint16 len)
+log_plain_row(const char *tuple, uint16 len)
 {
 	char	   *p = unconstify(char *, tuple);
 
@@ -397,12 +473,9 @@ log_row(const char *tuple, uint16 len)
 	XLogRegisterBufData(0, p + ZHEAP_HEADER_SIZE, len - ZHEAP_HEADER_SIZE);
 }
 
-/*
- * Log the step.  In the critical section; scratch holds BLCKSZ bytes for the
- * rows of a multi-insert.
- */
+/* Log the step.  In the critical section. */
 static XLogRecPtr
-log_step(const InsertOp *op, InsertStep *step, char *scratch)
+log_step(const InsertOp *op, InsertStep *step)
 {
 	ZInsertChange *change = &step->change;
 	uint8		info = change->ntuples == 1 ?
@@ -426,8 +499,8 @@ log_step(const InsertOp *op, InsertStep *step, char *scratch)
 		head.flags |= ZINSERT_HAS_UNDO;
 		head.undo_offset = undo_insertion_offset(&step->undo, 0);
 	}
-	if (step->is_new)
-		head.flags |= ZINSERT_INIT_PAGE;
+	if (change->ntuples == 1 && step->coded_len > 0)
+		head.flags |= ZINSERT_CODED;
 	if (step->vm.nblocks > 0)
 		head.flags |= ZINSERT_CLEARED_VM;
 	if (change->reused)
@@ -441,26 +514,10 @@ log_step(const InsertOp *op, InsertStep *step, char *scratch)
 	XLogRegisterBuffer(0, step->buffer,
 					   REGBUF_STANDARD |
 					   (step->is_new ? REGBUF_WILL_INIT : 0));
-	if (change->ntuples == 1)
-		log_row(change->tuple[0], change->len[0]);
+	if (step->coded_len > 0)
+		XLogRegisterBufData(0, step->coded, step->coded_len);
 	else
-	{
-		char	   *p = scratch;
-
-		for (int i = 0; i < change->ntuples; i++)
-		{
-			uint16		len = change->len[i] - ZHEAP_HEADER_SIZE;
-
-			/* natts_flags1, then what follows the header */
-			p = undo_pack(p, len);
-			memcpy(p, change->tuple[i] + 1, sizeof(uint16));
-			p += sizeof(uint16);
-			memcpy(p, change->tuple[i] + ZHEAP_HEADER_SIZE, len);
-			p += len;
-		}
-		Assert(p <= scratch + BLCKSZ);
-		XLogRegisterBufData(0, scratch, p - scratch);
-	}
+		log_plain_row(change->tuple[0], change->len[0]);
 	if (step->needs_undo)
 		undo_register(&step->undo, next_block++);
 	zheap_vm_register(&step->vm, next_block);
@@ -476,7 +533,7 @@ log_step(const InsertOp *op, InsertStep *step, char *scratch)
 
 /* The critical section.  Everything that can fail was done. */
 static void
-perform_step(const InsertOp *op, InsertStep *step, char *scratch)
+perform_step(const InsertOp *op, InsertStep *step)
 {
 	START_CRIT_SECTION();
 
@@ -495,7 +552,7 @@ perform_step(const InsertOp *op, InsertStep *step, char *scratch)
 	MarkBufferDirty(step->buffer);
 
 	if (RelationNeedsWAL(op->rel))
-		log_step(op, step, scratch);
+		log_step(op, step);
 	else if (step->needs_undo)
 		undo_log_alone(&step->undo);
 
@@ -534,19 +591,21 @@ insert_step(InsertOp *op, ZTuple **tuples, int ntuples, char *scratch,
 	ZInsertChange *change = &step.change;
 
 	memset(&step.vm, 0, sizeof(step.vm));
-	find_page(op, &step, tuples, ntuples);
+	if (ntuples > 1 || !append_to_last(op, &step, tuples[0]))
+	{
+		find_page(op, &step, tuples, ntuples);
+		step.needs_undo = !op->frozen && !extends_last_open(op, &step);
+		if (step.needs_undo)
+			describe_undo(op, &step);
+		/* the reserving of undo may wait: no undo pin may be kept then (W19) */
+		zheap_read_end(&step.cx);
+	}
 
 	change->fxid = op->fxid;
 	change->urp = InvalidUndoRecPtr;
 	change->xact_slot = op->frozen ? 0 : step.choice.id;
 	change->tenure = op->frozen ? ZTENURE_CONTINUE : step.choice.tenure;
 	finish_tuples(op, &step, tuples);
-
-	step.needs_undo = !op->frozen && !extends_last_open(op, &step);
-	if (step.needs_undo)
-		describe_undo(op, &step);
-	/* the reserving of undo may wait: no undo pin may be kept then (W19) */
-	zheap_read_end(&step.cx);
 
 	if (!step.is_new && PageIsAllVisible(step.page))
 	{
@@ -561,14 +620,15 @@ insert_step(InsertOp *op, ZTuple **tuples, int ntuples, char *scratch,
 	Assert(op->frozen || step.needs_undo ||
 		   ZXactSlotFxid(ZPageGetXactSlot(step.page, step.choice.id)) == op->fxid);
 
-	perform_step(op, &step, scratch);
+	if (RelationNeedsWAL(op->rel))
+		code_rows(&step, scratch);
+	perform_step(op, &step);
 
 	if (step.needs_undo)
 	{
 		undo_release(&step.undo);
-		if (step.undo_kind == ZUNDO_INSERT_OPEN)
-			zheap_open_record_note(&last_open, op->rel, step.block,
-								   change->urp, op->fxid, op->cid);
+		if (step.open)
+			note_last_open(op, &step);
 		if (step.payload != step.local)
 			pfree(step.payload);
 	}

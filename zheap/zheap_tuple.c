@@ -37,6 +37,7 @@ typedef struct FormPlan
 	Size		len;			/* whole row */
 	Size		bitmap;			/* bytes of null bitmap, 0 if none */
 	uint16		flags1;			/* ZH_HASNULL, ... */
+	bool		expanded;		/* some value must be flattened before */
 } FormPlan;
 
 /* may the header of a long varlena be made short (heap's rule) */
@@ -47,7 +48,7 @@ can_make_short(Form_pg_attribute att, const struct varlena *val)
 }
 
 /* bytes that a not-null value takes in a row */
-static Size
+static inline Size
 stored_size(Form_pg_attribute att, Datum value)
 {
 	if (att->attlen > 0)
@@ -102,29 +103,49 @@ plan_form(TupleDesc desc, const Datum *values, const bool *isnull,
 		  FormPlan *plan)
 {
 	Size		size = 0;
+	uint16		flags1 = 0;
+	int			natts = desc->natts;
 	int			i;
 
-	plan->flags1 = 0;
-	for (i = 0; i < desc->natts; i++)
+	plan->expanded = false;
+	for (i = 0; i < natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
 
 		if (isnull[i])
+			flags1 |= ZH_HASNULL;
+		else if (att->attlen > 0)
+			size += att->attlen;
+		else
 		{
-			plan->flags1 |= ZH_HASNULL;
-			continue;
-		}
-		size += stored_size(att, values[i]);
-		if (att->attlen < 0)
-		{
-			plan->flags1 |= ZH_HASVARWIDTH;
+			flags1 |= ZH_HASVARWIDTH;
 			if (att->attlen == -1 &&
 				VARATT_IS_EXTERNAL(DatumGetPointer(values[i])))
-				plan->flags1 |= ZH_HASEXTERNAL;
+			{
+				flags1 |= ZH_HASEXTERNAL;
+				plan->expanded |=
+					VARATT_IS_EXTERNAL_EXPANDED(DatumGetPointer(values[i]));
+			}
+			size += stored_size(att, values[i]);
 		}
 	}
-	plan->bitmap = (plan->flags1 & ZH_HASNULL) ? BITMAPLEN(desc->natts) : 0;
+	plan->flags1 = flags1;
+	plan->bitmap = (flags1 & ZH_HASNULL) ? BITMAPLEN(natts) : 0;
 	plan->len = ZHEAP_HEADER_SIZE + plan->bitmap + size;
+}
+
+/* the same; what has to be flat for it is flat in the result */
+static const Datum *
+plan_flat(TupleDesc desc, const Datum *values, const bool *isnull,
+		  FormPlan *plan)
+{
+	plan_form(desc, values, isnull, plan);
+	if (unlikely(plan->expanded))
+	{
+		values = flatten_expanded(desc, values, isnull);
+		plan_form(desc, values, isnull, plan);
+	}
+	return values;
 }
 
 /* store a not-null value; returns the place behind it */
@@ -228,8 +249,7 @@ zheap_form_tuple(TupleDesc desc, const Datum *values, const bool *isnull)
 {
 	FormPlan	plan;
 
-	values = flatten_expanded(desc, values, isnull);
-	plan_form(desc, values, isnull, &plan);
+	values = plan_flat(desc, values, isnull, &plan);
 	return form_planned(desc, values, isnull, &plan);
 }
 
@@ -548,6 +568,57 @@ form_toasted(Relation rel, const Datum *values, const bool *isnull,
 	return result;
 }
 
+/*
+ * Would rows of both descriptors be formed of the same values by the same
+ * bytes?
+ */
+static bool
+descs_form_alike(TupleDesc a, TupleDesc b)
+{
+	if (a->natts != b->natts)
+		return false;
+	for (int i = 0; i < a->natts; i++)
+	{
+		Form_pg_attribute x = TupleDescAttr(a, i);
+		Form_pg_attribute y = TupleDescAttr(b, i);
+
+		if (x->attlen != y->attlen || x->attbyval != y->attbyval ||
+			x->attstorage != y->attstorage ||
+			x->attisdropped || y->attisdropped)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * The row for a table with this descriptor, if it is the very bytes of a
+ * stored one that the tuple slot holds; NULL if it has to be formed.
+ */
+static ZTuple *
+copy_stored_row(TupleDesc desc, TupleTableSlot *slot)
+{
+	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
+	ZTupleHeader header;
+	ZTuple	   *tup;
+
+	if (zslot->len == 0 || zslot->len > ZHEAP_TOAST_THRESHOLD)
+		return NULL;
+	zheap_header_get(zslot->data, &header);
+	if (ZHeaderNatts(&header) != desc->natts ||
+		(header.natts_flags1 & (ZH_HASEXTERNAL | ZH_ORIGIN | ZH_SLACK)) != 0 ||
+		!descs_form_alike(desc, slot->tts_tupleDescriptor))
+		return NULL;
+
+	tup = palloc(sizeof(ZTuple) + zslot->len);
+	tup->len = zslot->len;
+	tup->data = (char *) tup + sizeof(ZTuple);
+	memcpy(tup->data, zslot->data, zslot->len);
+	header.slot = 0;
+	header.flags2 = 0;
+	zheap_header_put(tup->data, &header);
+	return tup;
+}
+
 ZTuple *
 zheap_form_from_slot(Relation rel, TupleTableSlot *slot,
 					 TupleTableSlot *oldslot, int options)
@@ -556,11 +627,15 @@ zheap_form_from_slot(Relation rel, TupleTableSlot *slot,
 	const Datum *values;
 	FormPlan	plan;
 	bool		toastable;
+	ZTuple	   *copy;
+
+	Assert(slot->tts_tupleDescriptor->natts == desc->natts);
+	if (oldslot == NULL && TTS_IS_ZHEAP(slot) &&
+		(copy = copy_stored_row(desc, slot)) != NULL)
+		return copy;
 
 	slot_getallattrs(slot);
-	Assert(slot->tts_tupleDescriptor->natts == desc->natts);
-	values = flatten_expanded(desc, slot->tts_values, slot->tts_isnull);
-	plan_form(desc, values, slot->tts_isnull, &plan);
+	values = plan_flat(desc, slot->tts_values, slot->tts_isnull, &plan);
 
 	toastable = rel->rd_rel->relkind == RELKIND_RELATION ||
 		rel->rd_rel->relkind == RELKIND_MATVIEW;

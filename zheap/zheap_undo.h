@@ -43,6 +43,11 @@
  * PLAIN: the old version was visible to all and had no locks, so that its
  * header follows from the new one.
  *
+ * INSERT_SET may list line pointers that were free when it was written, for
+ * inserts of the same command while it is the newest record.  Who else uses one
+ * of them does so in another xact slot, or writes a newer record, and its
+ * version is never looked for here; so it is with INSERT_OPEN.
+ *
  * An open DELETE covers every row of the xact slot that is DELETED and isn't
  * covered by a newer record; all of them were plain.  It is the first record of
  * its top transaction in the xact slot, with nothing below (tenure FREE or
@@ -75,7 +80,7 @@
 #include "storage/itemptr.h"
 
 #define ZUNDO_INSERT_OPEN		1	/* every o >= offset */
-#define ZUNDO_INSERT_SET		2	/* the listed offsets */
+#define ZUNDO_INSERT_SET		2	/* those of the listed offsets that it uses */
 #define ZUNDO_UPDATE			3
 #define ZUNDO_DELETE			4
 #define ZUNDO_MOVE				5

@@ -350,6 +350,26 @@ survey_slots(Buffer buffer, Page page, const UndoHorizons *hz, SlotSurvey *s)
 	}
 }
 
+uint8
+zheap_xact_slot_only(Page page, Fxid fxid, UndoRecPtr urp,
+					 const UndoHorizons *hz)
+{
+	ZXactSlot	slots = ZPageGetXactSlots(page);
+	int			nslots = ZPageGetOpaque(page)->nslots;
+	uint8		found = 0;
+
+	for (int i = 0; i < nslots; i++)
+	{
+		Fxid		owner = ZXactSlotFxid(&slots[i]);
+
+		if (owner == fxid && slots[i].urp == urp)
+			found = i + 1;
+		else if (owner >= hz->u)
+			return 0;
+	}
+	return found;
+}
+
 static void
 set_choice(Page page, uint8 id, ZTenure tenure, ZXactSlotChoice *choice)
 {

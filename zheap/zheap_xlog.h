@@ -12,16 +12,27 @@
  *				HAS_UNDO: byte offset of the record on the undo page u16;
  *				HAS_FLAGS2: the second flags of the rows' headers, packed;
  *				tenure FROZEN: zheap_conflict_pack(), packed
- *				block 0: table page: natts_flags1 u16 and the bytes behind the
- *				row's header
+ *				block 0: table page, WILL_INIT if the rows are its first:
+ *				natts_flags1 u16 and the bytes behind the row's header;
+ *				CODED: a coded row
  *				block 1: undo page, if HAS_UNDO (data: see undo_register())
  *				next:	 visibility map page, if CLEARED_VM
- *	MULTI_INSERT	the same; block 0: per tuple {length packed, bytes}
+ *	MULTI_INSERT	the same; block 0: coded rows
  *	CONFIRM		xl_zheap_confirm
  *				block 0: table page: no data
  *	DELTA		xl_zheap_delta
  *				block 0: table page: {offset u16, length u16, bytes}, or a
  *				full image
+ *
+ * A coded row is one of
+ *	plain		bytes behind the header << 1, packed; natts_flags1 u16; bytes
+ *	difference	1 + (zigzag difference of that number from the row before << 1),
+ *				packed; bytes at the end that are alike, packed; for what is
+ *				before them: {token u8, numbers, bytes}: as many bytes as the
+ *				upper half of the token says are alike, as many as the lower
+ *				half says follow; 15 there: the number, less 15, follows,
+ *				packed.  natts_flags1 is that of the row before
+ * The row before is the one before in the record, or at the offset before.
  *
  * Order in redo (rule W4): undo page, table page, visibility map; each is
  * released before the next is locked.
@@ -38,7 +49,7 @@
 
 /* flags of inserts */
 #define ZINSERT_HAS_UNDO		0x01	/* else it extends an open range */
-#define ZINSERT_INIT_PAGE		0x02	/* block 0 is WILL_INIT (rule W9) */
+#define ZINSERT_CODED			0x02	/* INSERT: the row is a coded one */
 #define ZINSERT_CLEARED_VM		0x04	/* page flag and map bits cleared */
 #define ZINSERT_REUSED_POINTER	0x08	/* free line pointers are used */
 #define ZINSERT_HAS_FLAGS2		0x10	/* of all rows: speculative, copied */
@@ -116,6 +127,21 @@ typedef struct ZInsertChange
 
 /* on an initialised page with room; false (page undefined) if it has none */
 extern bool zheap_insert_apply(Page page, const ZInsertChange *change);
+
+/*
+ * The change's rows, coded; page is locked and as it is before them, or new.
+ * One row: only if that saves bytes, else 0; buf has ZINSERT_CODED_ROW bytes.
+ * Several: buf has BLCKSZ bytes.
+ */
+#define ZINSERT_CODED_ROW		256
+
+extern uint16 zheap_insert_code_row(Page page, const ZInsertChange *change,
+									char *buf);
+extern uint16 zheap_insert_code_rows(Page page, const ZInsertChange *change,
+									 char *buf);
+
+extern void zheap_insert_redo(XLogReaderState *record);
+extern void zheap_insert_desc(StringInfo buf, XLogReaderState *record);
 
 /*
  * Redo of a VM page registered by zheap_vm_register(): clears the bits of
