@@ -69,8 +69,13 @@ pin_page(UndoReader *reader, UndoRecPtr urp)
 #define prefetch(p)		((void) 0)
 #endif
 
-/* pages are copied when so many records in a row were read on them */
+/*
+ * Pages are copied when so many records in a row were read on them.  Reads
+ * close to the end of a page don't count: a writer that looks at what it wrote
+ * last would copy again and again a page that grows.
+ */
 #define COPY_AFTER		4
+#define COPY_NOT_NEAR	512
 
 /* the page last read from, and its copy */
 static struct
@@ -149,12 +154,14 @@ get_from_copy(char persistence, UndoRecPtr urp, Fxid writer,
 	return rec->writer == writer && rec->block == block;
 }
 
-/* Note that the reader's page was read, and copy it in time; it is locked. */
+/* Note that a record was read at "at", and copy its page in time; it is locked. */
 static void
-note_page(const UndoReader *reader, Page page)
+note_page(const UndoReader *reader, Page page, uint16 at)
 {
 	PageHeader	header = (PageHeader) page;
 
+	if (at + COPY_NOT_NEAR > header->pd_lower)
+		return;
 	if (recent.persistence != reader->persistence ||
 		recent.log != reader->log || recent.block != reader->block)
 	{
@@ -188,7 +195,7 @@ get_from_page(UndoReader *reader, Page page, UndoRecPtr urp, UndoRecord *rec)
 
 	if (problem != NULL)
 		return problem;
-	note_page(reader, page);
+	note_page(reader, page, UndoRecPtrGetOffset(urp));
 	if (!get_record(page, urp, rec, &at))
 		return "there is no undo record at this offset";
 	if (!undo_page_get(page, at, &run) || run.kind != UNDO_KIND_RUN)
