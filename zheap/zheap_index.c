@@ -59,6 +59,15 @@ store_version(Relation rel, const ItemPointerData *tid, const ZVersion *v,
  * ----------------------------------------------------------------
  */
 
+/* three places of a page that is seldom in a cache: header, pointer, end */
+static inline void
+expect_row(Page page, OffsetNumber off)
+{
+	fetch_line(page);
+	fetch_line((char *) PageGetItemId(page, off));
+	fetch_line((char *) ZPageGetOpaque(page));
+}
+
 IndexFetchTableData *
 zheap_index_fetch_begin(Relation rel)
 {
@@ -111,10 +120,11 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	}
 
 	fetch->buffer = ReleaseAndReadBuffer(fetch->buffer, rel, block);
+	page = BufferGetPage(fetch->buffer);
+	expect_row(page, off);
 	zheap_note_buffer(rel, block, fetch->buffer);
 	zheap_read_begin(&cx, rel, snapshot);
 	LockBuffer(fetch->buffer, BUFFER_LOCK_SHARE);
-	page = BufferGetPage(fetch->buffer);
 
 	if (has_row_pointer(rel, block, page, off))
 	{
