@@ -472,7 +472,7 @@ update_try_in_place(ZRowWrite *w, UpdatePlan *plan, Fxid *wait_for)
 		return UPDATE_WAIT;
 
 	need = update_need(w, plan);
-	room = zheap_page_total_free(w->page);
+	room = need > 0 ? zheap_page_total_free(w->page) : 0;
 	if (!update_fits_undo(w, plan) || (need > room && plan->reclaimed))
 		plan->no_room = true;
 	else if (need <= room)
