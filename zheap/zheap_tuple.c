@@ -652,6 +652,23 @@ copy_stored_row(TupleDesc desc, TupleTableSlot *slot)
 }
 
 ZTuple *
+zheap_form_untoasted(Relation rel, TupleTableSlot *slot)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	FormPlan	plan;
+	ZTuple	   *copy;
+
+	if (TTS_IS_ZHEAP(slot) && (copy = copy_stored_row(desc, slot)) != NULL)
+		return copy;
+	slot_getallattrs(slot);
+	plan_form(desc, slot->tts_values, slot->tts_isnull, &plan);
+	if (plan.len > ZHEAP_TOAST_THRESHOLD ||
+		(plan.flags1 & ZH_HASEXTERNAL) != 0)
+		return NULL;
+	return form_planned(desc, slot->tts_values, slot->tts_isnull, &plan);
+}
+
+ZTuple *
 zheap_form_from_slot(Relation rel, TupleTableSlot *slot,
 					 TupleTableSlot *oldslot, int options)
 {

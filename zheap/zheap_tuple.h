@@ -63,6 +63,12 @@ extern uint16 zheap_form_small(TupleDesc desc, const Datum *values,
 extern ZTuple *zheap_form_from_slot(Relation rel, TupleTableSlot *slot,
 									TupleTableSlot *oldslot, int options);
 
+/*
+ * The same for a row that isn't to be toasted, whatever it replaces, and needs
+ * none of that; else NULL.  Buffer locks may be held.
+ */
+extern ZTuple *zheap_form_untoasted(Relation rel, TupleTableSlot *slot);
+
 /* delete the toasted values of a row version (by DELETE); no buffer locks */
 extern void zheap_toast_delete(Relation rel, const char *tuple, uint16 len,
 							   bool is_speculative);
