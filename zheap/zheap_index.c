@@ -224,8 +224,8 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
  * deleted).  Takes and releases pin and lock.
  */
 static bool
-read_version(Relation rel, const ItemPointerData *tid, Snapshot snapshot,
-			 bool ended, ZVersion *v)
+read_version_asking(Relation rel, const ItemPointerData *tid,
+					Snapshot snapshot, bool ended, ZVersion *v, bool *mine)
 {
 	BlockNumber block = ItemPointerGetBlockNumber(tid);
 	OffsetNumber off = zheap_tid_offset(tid);
@@ -239,9 +239,19 @@ read_version(Relation rel, const ItemPointerData *tid, Snapshot snapshot,
 	zheap_read_begin(&cx, rel, snapshot);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
+	if (mine != NULL)
+		*mine = false;
 	if (has_row_pointer(rel, block, page, off))
 	{
-		found = zheap_visible_version(&cx, buffer, page, block, off, v);
+		if (mine != NULL)
+		{
+			ZTop		top = {0};
+
+			zheap_top_version(&cx, buffer, page, block, off, &top);
+			*mine = top.exists && top.status == ZXACT_CURRENT;
+		}
+		if (mine == NULL || !*mine)
+			found = zheap_visible_version(&cx, buffer, page, block, off, v);
 		if (found)
 			zheap_predicate_lock(rel, snapshot, block, off, v);
 		if (!found && ended && v->ended && v->len > 0)
@@ -250,6 +260,13 @@ read_version(Relation rel, const ItemPointerData *tid, Snapshot snapshot,
 	UnlockReleaseBuffer(buffer);
 	zheap_read_end(&cx);
 	return found;
+}
+
+static bool
+read_version(Relation rel, const ItemPointerData *tid, Snapshot snapshot,
+			 bool ended, ZVersion *v)
+{
+	return read_version_asking(rel, tid, snapshot, ended, v, NULL);
 }
 
 /* tag PRE: the image before my latest update in place */
@@ -350,12 +367,17 @@ read_memo(Relation rel, const ItemPointerData *tid, ZVersion *v)
 static bool
 read_meant(Relation rel, const ItemPointerData *tid, ZVersion *v)
 {
-	if (!zheap_epq_running && top_is_mine(rel, tid))
-		return read_version(rel, tid, SnapshotAny, true, v);
-	if (ActiveSnapshotSet() &&
-		read_version(rel, tid, GetActiveSnapshot(), false, v))
+	/* who has no xid has changed nothing */
+	bool		ask = !zheap_epq_running &&
+		TransactionIdIsValid(GetTopTransactionIdIfAny());
+	bool		mine = false;
+
+	if (!ActiveSnapshotSet())
+		mine = ask && top_is_mine(rel, tid);
+	else if (read_version_asking(rel, tid, GetActiveSnapshot(), false, v,
+								 ask ? &mine : NULL))
 		return true;
-	return read_version(rel, tid, SnapshotSelf, true, v);
+	return read_version(rel, tid, mine ? SnapshotAny : SnapshotSelf, true, v);
 }
 
 bool

@@ -202,34 +202,23 @@ store_value(Form_pg_attribute att, char *place, Datum value)
 	return place + size;
 }
 
-/* form a row whose values are flat and whose plan is made */
-static ZTuple *
-form_planned(TupleDesc desc, const Datum *values, const bool *isnull,
-			 const FormPlan *plan)
+/* write a row whose values are flat and whose plan is made */
+static void
+put_planned(TupleDesc desc, const Datum *values, const bool *isnull,
+			const FormPlan *plan, char *data)
 {
-	ZTuple	   *tup;
 	ZTupleHeader header;
 	bits8	   *bits;
 	char	   *place;
 	int			i;
 
-	if (plan->len > ZHEAP_MAX_TUPLE_SIZE)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("row is too big: size %zu, maximum size %zu",
-						plan->len, (Size) ZHEAP_MAX_TUPLE_SIZE)));
 	Assert(desc->natts <= ZH_NATTS_MASK);
-
-	tup = palloc(sizeof(ZTuple) + plan->len);
-	tup->len = (uint16) plan->len;
-	tup->data = (char *) tup + sizeof(ZTuple);
-
 	header.slot = 0;
 	header.natts_flags1 = (uint16) desc->natts | plan->flags1;
 	header.flags2 = 0;
-	zheap_header_put(tup->data, &header);
+	zheap_header_put(data, &header);
 
-	bits = (bits8 *) (tup->data + ZHEAP_HEADER_SIZE);
+	bits = (bits8 *) (data + ZHEAP_HEADER_SIZE);
 	memset(bits, 0, plan->bitmap);
 	place = (char *) bits + plan->bitmap;
 	for (i = 0; i < desc->natts; i++)
@@ -240,7 +229,25 @@ form_planned(TupleDesc desc, const Datum *values, const bool *isnull,
 			bits[i >> 3] |= 1 << (i & 7);
 		place = store_value(TupleDescAttr(desc, i), place, values[i]);
 	}
-	Assert(place == tup->data + tup->len);
+	Assert(place == data + plan->len);
+}
+
+static ZTuple *
+form_planned(TupleDesc desc, const Datum *values, const bool *isnull,
+			 const FormPlan *plan)
+{
+	ZTuple	   *tup;
+
+	if (plan->len > ZHEAP_MAX_TUPLE_SIZE)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("row is too big: size %zu, maximum size %zu",
+						plan->len, (Size) ZHEAP_MAX_TUPLE_SIZE)));
+
+	tup = palloc(sizeof(ZTuple) + plan->len);
+	tup->len = (uint16) plan->len;
+	tup->data = (char *) tup + sizeof(ZTuple);
+	put_planned(desc, values, isnull, plan, tup->data);
 	return tup;
 }
 
@@ -251,6 +258,30 @@ zheap_form_tuple(TupleDesc desc, const Datum *values, const bool *isnull)
 
 	values = plan_flat(desc, values, isnull, &plan);
 	return form_planned(desc, values, isnull, &plan);
+}
+
+uint16
+zheap_form_small(TupleDesc desc, const Datum *values, const bool *isnull,
+				 MemoryContext context, char **buf, uint32 *bufsize)
+{
+	FormPlan	plan;
+
+	plan_form(desc, values, isnull, &plan);
+	if (plan.len > ZHEAP_TOAST_THRESHOLD ||
+		(plan.flags1 & ZH_HASEXTERNAL) != 0)
+		return 0;
+	if (*bufsize < plan.len)
+	{
+		uint32		size = Max(256, MAXALIGN(plan.len));
+		char	   *bigger = MemoryContextAlloc(context, size);
+
+		if (*buf != NULL)
+			pfree(*buf);
+		*buf = bigger;
+		*bufsize = size;
+	}
+	put_planned(desc, values, isnull, &plan, *buf);
+	return (uint16) plan.len;
 }
 
 /* ----------------------------------------------------------------
@@ -591,8 +622,8 @@ descs_form_alike(TupleDesc a, TupleDesc b)
 }
 
 /*
- * The row for a table with this descriptor, if it is the very bytes of a
- * stored one that the tuple slot holds; NULL if it has to be formed.
+ * The row for a table with this descriptor, if it is the very bytes of the one
+ * that the tuple slot holds; NULL if it has to be formed.
  */
 static ZTuple *
 copy_stored_row(TupleDesc desc, TupleTableSlot *slot)
@@ -606,7 +637,8 @@ copy_stored_row(TupleDesc desc, TupleTableSlot *slot)
 	zheap_header_get(zslot->data, &header);
 	if (ZHeaderNatts(&header) != desc->natts ||
 		(header.natts_flags1 & (ZH_HASEXTERNAL | ZH_ORIGIN | ZH_SLACK)) != 0 ||
-		!descs_form_alike(desc, slot->tts_tupleDescriptor))
+		(!(zslot->formed && slot->tts_tupleDescriptor == desc) &&
+		 !descs_form_alike(desc, slot->tts_tupleDescriptor)))
 		return NULL;
 
 	tup = palloc(sizeof(ZTuple) + zslot->len);
@@ -620,6 +652,23 @@ copy_stored_row(TupleDesc desc, TupleTableSlot *slot)
 }
 
 ZTuple *
+zheap_form_untoasted(Relation rel, TupleTableSlot *slot)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	FormPlan	plan;
+	ZTuple	   *copy;
+
+	if (TTS_IS_ZHEAP(slot) && (copy = copy_stored_row(desc, slot)) != NULL)
+		return copy;
+	slot_getallattrs(slot);
+	plan_form(desc, slot->tts_values, slot->tts_isnull, &plan);
+	if (plan.len > ZHEAP_TOAST_THRESHOLD ||
+		(plan.flags1 & ZH_HASEXTERNAL) != 0)
+		return NULL;
+	return form_planned(desc, slot->tts_values, slot->tts_isnull, &plan);
+}
+
+ZTuple *
 zheap_form_from_slot(Relation rel, TupleTableSlot *slot,
 					 TupleTableSlot *oldslot, int options)
 {
@@ -630,7 +679,8 @@ zheap_form_from_slot(Relation rel, TupleTableSlot *slot,
 	ZTuple	   *copy;
 
 	Assert(slot->tts_tupleDescriptor->natts == desc->natts);
-	if (oldslot == NULL && TTS_IS_ZHEAP(slot) &&
+	if (TTS_IS_ZHEAP(slot) &&
+		(oldslot == NULL || !slot_has_external(oldslot)) &&
 		(copy = copy_stored_row(desc, slot)) != NULL)
 		return copy;
 

@@ -46,6 +46,15 @@ extern ZTuple *zheap_form_tuple(TupleDesc desc, const Datum *values,
 								const bool *isnull);
 
 /*
+ * Form a row in *buf, of *bufsize bytes, which is replaced by a larger one from
+ * context if need be; none of the values lies there.  0, with nothing done, for
+ * a row that may have to be toasted.
+ */
+extern uint16 zheap_form_small(TupleDesc desc, const Datum *values,
+							   const bool *isnull, MemoryContext context,
+							   char **buf, uint32 *bufsize);
+
+/*
  * Form a row from any kind of tuple slot, toasting as heap would (through
  * heap_toast_insert_or_update on a heap tuple of the relation; oldslot is the
  * row version being replaced, or NULL).  options: HEAP_INSERT_*.
@@ -53,6 +62,12 @@ extern ZTuple *zheap_form_tuple(TupleDesc desc, const Datum *values,
  */
 extern ZTuple *zheap_form_from_slot(Relation rel, TupleTableSlot *slot,
 									TupleTableSlot *oldslot, int options);
+
+/*
+ * The same for a row that isn't to be toasted, whatever it replaces, and needs
+ * none of that; else NULL.  Buffer locks may be held.
+ */
+extern ZTuple *zheap_form_untoasted(Relation rel, TupleTableSlot *slot);
 
 /* delete the toasted values of a row version (by DELETE); no buffer locks */
 extern void zheap_toast_delete(Relation rel, const char *tuple, uint16 len,
@@ -162,6 +177,7 @@ typedef struct ZTupleTableSlot
 	Fxid		writer;
 	CommandId	cid;			/* if the writer is a current xid */
 	bool		was_locked;		/* writer had locked the row before */
+	bool		formed;			/* of values: no version, has no identity */
 	uint32		scratchused;
 	uint32		scratchsize;
 	char	   *scratch;		/* aligned copies of misaligned values */

@@ -8,7 +8,9 @@
  *	empty	--zheap_slot_store-->		native row: len > 0, bytes in buf
  *	in rows --materialize-->			the same, bytes in buf
  *	empty	--ExecStoreVirtualTuple-->	virtual row: len = 0, all of tts_values
- *	virtual --materialize-->			the same, values in vdata (SHOULDFREE)
+ *	virtual --materialize-->			native row, formed, bytes in buf; or, if
+ *										it may have to be toasted:
+ *										the same, values in vdata (SHOULDFREE)
  *
  * tts_values of a native row point into buf, rows or scratch.  buf and scratch
  * belong to the tuple slot; rows it shares with the scan that made them, and
@@ -88,6 +90,7 @@ tts_zheap_clear(TupleTableSlot *slot)
 	zslot->loose = false;
 	zslot->ended = false;
 	zslot->was_locked = false;
+	zslot->formed = false;
 }
 
 /* ----------------------------------------------------------------
@@ -365,6 +368,14 @@ find_xmin(TupleTableSlot *slot)
 	return shown_xmin(zslot);
 }
 
+/* does the tuple slot hold a version of a row, or its values */
+static bool
+has_identity(const ZTupleTableSlot *zslot)
+{
+	return zslot->writer != InvalidFxid ||
+		(zslot->len > 0 && !zslot->formed);
+}
+
 static Datum
 tts_zheap_getsysattr(TupleTableSlot *slot, int attnum, bool *isnull)
 {
@@ -372,7 +383,7 @@ tts_zheap_getsysattr(TupleTableSlot *slot, int attnum, bool *isnull)
 
 	Assert(!TTS_EMPTY(slot));
 	/* values only, and not those of a row just inserted */
-	if (zslot->len == 0 && zslot->writer == InvalidFxid)
+	if (!has_identity(zslot))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot retrieve a system column in this context")));
@@ -459,6 +470,18 @@ tts_zheap_materialize(TupleTableSlot *slot)
 	if (zslot->len > 0 || TTS_SHOULDFREE(slot))
 		return;
 
+	/* as it will be stored, most likely */
+	zslot->len = zheap_form_small(desc, slot->tts_values, slot->tts_isnull,
+								  slot->tts_mcxt, &zslot->buf,
+								  &zslot->bufsize);
+	if (zslot->len > 0)
+	{
+		zslot->data = zslot->buf;
+		zslot->formed = true;
+		slot->tts_nvalid = 0;
+		return;
+	}
+
 	for (i = 0; i < desc->natts; i++)
 	{
 		if (!slot->tts_isnull[i] && !TupleDescAttr(desc, i)->attbyval)
@@ -527,6 +550,7 @@ tts_zheap_copyslot(TupleTableSlot *dstslot, TupleTableSlot *srcslot)
 						 zsrc->writer, zsrc->cid);
 		zheap_slot_set_doubts(dstslot, zsrc->loose, zsrc->ended);
 		((ZTupleTableSlot *) dstslot)->was_locked = zsrc->was_locked;
+		((ZTupleTableSlot *) dstslot)->formed = zsrc->formed;
 		if (full != NULL)
 			pfree(full);
 		return;
@@ -568,7 +592,7 @@ tts_zheap_copy_heap_tuple(TupleTableSlot *slot)
 							slot->tts_isnull);
 	tuple->t_self = slot->tts_tid;
 	tuple->t_tableOid = slot->tts_tableOid;
-	if (zslot->len > 0 || zslot->writer != InvalidFxid)
+	if (has_identity(zslot))
 	{
 		HeapTupleHeader header = tuple->t_data;
 
@@ -647,6 +671,11 @@ zheap_slot_set_writer(TupleTableSlot *slot, Fxid writer, CommandId cid)
 	Assert(TTS_IS_ZHEAP(slot) && !TTS_EMPTY(slot));
 	zslot->writer = writer;
 	zslot->cid = cid;
+	zslot->formed = false;
+	/* what else was known of a version that was copied from elsewhere */
+	zslot->loose = false;
+	zslot->ended = false;
+	zslot->was_locked = false;
 }
 
 const TupleTableSlotOps TTSOpsZHeapTuple = {

@@ -162,20 +162,7 @@ update_decide(ZRowWrite *w, void *arg)
 static void
 update_form_early(UpdatePlan *plan)
 {
-	TupleTableSlot *slot = plan->slot;
-	TupleDesc	desc = RelationGetDescr(plan->rel);
-
-	slot_getallattrs(slot);
-	for (int i = 0; i < desc->natts; i++)
-	{
-		if (!slot->tts_isnull[i] && TupleDescAttr(desc, i)->attlen == -1 &&
-			VARATT_IS_EXTERNAL(DatumGetPointer(slot->tts_values[i])))
-			return;
-	}
-	if (heap_compute_data_size(desc, slot->tts_values, slot->tts_isnull) +
-		BITMAPLEN(desc->natts) + ZHEAP_HEADER_SIZE > ZHEAP_TOAST_THRESHOLD)
-		return;
-	plan->tuple = zheap_form_from_slot(plan->rel, slot, NULL, 0);
+	plan->tuple = zheap_form_untoasted(plan->rel, plan->slot);
 }
 
 /*
@@ -472,7 +459,7 @@ update_try_in_place(ZRowWrite *w, UpdatePlan *plan, Fxid *wait_for)
 		return UPDATE_WAIT;
 
 	need = update_need(w, plan);
-	room = zheap_page_total_free(w->page);
+	room = need > 0 ? zheap_page_total_free(w->page) : 0;
 	if (!update_fits_undo(w, plan) || (need > room && plan->reclaimed))
 		plan->no_room = true;
 	else if (need <= room)
@@ -490,6 +477,16 @@ update_try_in_place(ZRowWrite *w, UpdatePlan *plan, Fxid *wait_for)
 static UpdateStep
 update_try_move(ZRowWrite *w, UpdatePlan *plan, Fxid *wait_for)
 {
+	/* only moves clear the page's all-visible bit: the map wasn't pinned yet */
+	if (!w->need_vm)
+	{
+		w->need_vm = true;
+		if (PageIsAllVisible(w->page))
+		{
+			zheap_row_unlock(w);
+			return UPDATE_AGAIN;
+		}
+	}
 	/* holders of the overflow lock can't be named: wait for them */
 	if ((w->header.flags2 & ZH_HW_LOCKED) && !w->alone)
 	{
@@ -786,7 +783,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	zheap_row_begin(w, rel, otid, cid, snapshot, crosscheck);
 	w->mode = LockTupleNoKeyExclusive;
 	w->wait = wait;
-	w->need_vm = true;
+	w->need_vm = false;
 	w->oper = XLTW_Update;
 	w->decide = update_decide;
 	w->decide_arg = &plan;
