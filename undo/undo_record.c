@@ -213,7 +213,8 @@ copy_record(UndoReader *reader, UndoRecPtr urp, UndoRecord *rec)
 	Page		page = BufferGetPage(reader->buffer);
 	const char *problem;
 
-	/* three places, seldom in a cache: have them fetched at the same time */
+	/* places seldom in a cache: have them fetched at the same time */
+	prefetch((char *) page);
 	prefetch((char *) page + UndoRecPtrGetOffset(urp));
 	prefetch((char *) page + BLCKSZ - sizeof(UndoPageOpaqueData));
 	LockBuffer(reader->buffer, BUFFER_LOCK_SHARE);
