@@ -19,6 +19,8 @@ $node->safe_psql('postgres', q{
 CREATE EXTENSION zheap_am;
 CREATE TABLE z (id int PRIMARY KEY, k int, t text) USING zheap;
 CREATE INDEX z_k ON z (k);
+CREATE TABLE hot (id int PRIMARY KEY, n int) USING zheap;
+INSERT INTO hot VALUES (1, 0);
 INSERT INTO z SELECT g, g, repeat('a', 80) FROM generate_series(1, 2000) g;
 SELECT pg_create_physical_replication_slot('standby');
 });
@@ -72,6 +74,24 @@ cmp_ok(spilled($node), '>', 700, 'spilled on the primary');
 is(spilled($standby), spilled($node), 'and on the standby');
 is(views($old), $before, 'old snapshot of the standby reads spilled rows');
 is(tables_digest($standby, ['z']), tables_digest($node, ['z']), 'new ones see the new rows');
+
+# --- snapshots of a standby jump over the updates of a hot row
+my @ages = ($old);
+for my $n (0, 1000, 2000)
+{
+	$node->safe_psql('postgres', q{
+DO $$ BEGIN FOR i IN 1..1000 LOOP UPDATE hot SET n = n + 1; COMMIT; END LOOP; END $$});
+	$node->wait_for_catchup($standby);
+	is(ask($ages[-1], 'SELECT n FROM hot'), $n, "the standby's snapshot of update $n sees it");
+	push @ages, session($standby);
+	is(ask($ages[-1], 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT n FROM hot'), $n + 1000,
+		'a new one the last');
+}
+is(join(' ', map { ask($_, 'SELECT n FROM hot') } @ages), '0 1000 2000 3000', 'and all later on');
+cmp_ok($node->safe_psql('postgres',
+	q{SELECT count(*) FROM zheap_page_slots('hot', 0) s, zheap_undo_records('hot', 0, s.id) WHERE 'jump' = ANY (flags)}), '>', 50,
+	'there were jumps');
+finish_session($_) for @ages[1 .. 3];
 $node->safe_psql('postgres', 'VACUUM (TRUNCATE off) z');
 $node->wait_for_catchup($standby);
 is(views($old), $before, 'still, after VACUUM on the primary');
