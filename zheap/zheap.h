@@ -290,17 +290,19 @@ extern bool zheap_row_is_past(ZReadContext *cx, Buffer buffer, Page page,
  *
  * Returns true if no other row is there: no xact slot is unseen, and SPILLED
  * pointers are invisible.  Then the page may be unlocked once it is copied.
- * The snapshot is of type MVCC.
+ * The snapshot is of type MVCC.  buffer is Invalid for a copy of the page, which
+ * may have been rolled back.
  */
 typedef struct ZOwners
 {
 	int			n;				/* xact slots of the page */
+	bool		aborted;		/* is any of the owners */
 	bool		unseen[ZHEAP_MAX_XACT_SLOTS + 1];
 	Fxid		writer[ZHEAP_MAX_XACT_SLOTS + 1];
 } ZOwners;
 
 extern bool zheap_page_owners(ZReadContext *cx, Buffer buffer, Page page,
-							  ZOwners *owners);
+							  BlockNumber block, ZOwners *owners);
 
 /*
  * SERIALIZABLE knows rows by TID.  A row that was updated in place has other
@@ -382,6 +384,12 @@ extern void zheap_rollback_page(Relation rel, BlockNumber block);
 
 /* with the buffer pinned and exclusively locked by the caller, kept so */
 extern void zheap_rollback_buffer(Relation rel, Buffer buffer);
+
+/*
+ * Roll back a reader's copy of a page that it holds locked (share is enough),
+ * as far as one batch goes.  Nothing is logged, no hint is set.
+ */
+extern void zheap_rollback_copy(ZReadContext *cx, Page copy, BlockNumber block);
 
 /* ----------------------------------------------------------------
  *	zheap_prune.c

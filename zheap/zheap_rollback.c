@@ -353,6 +353,28 @@ rollback_xact_slot(Rollback *rb, uint8 id)
 }
 
 /*
+ * One batch on a private copy of a page that is locked and valid, hz having
+ * been sampled before or under this lock.  Returns whether that was all.
+ */
+static bool
+rollback_work(Relation rel, UndoReader *reader, const UndoHorizons *hz,
+			  Page work, BlockNumber block)
+{
+	Rollback   *rb = palloc(sizeof(Rollback));	/* larger than a page */
+	bool		done = true;
+
+	rb->page = work;
+	rb->left = ROLLBACK_BATCH;
+	zheap_walk_init(&rb->walk, rel, reader, hz, block, InvalidOffsetNumber,
+					NULL, NULL);
+	for (int id = 1; done && id <= ZPageGetOpaque(work)->nslots; id++)
+		done = rollback_xact_slot(rb, (uint8) id);
+	zheap_page_assert_sound(work, block, "rollback");
+	pfree(rb);
+	return done;
+}
+
+/*
  * One batch on a page that is exclusively locked and valid.  Returns false if
  * nothing is left to do.
  */
@@ -361,33 +383,22 @@ rollback_batch(Relation rel, Buffer buffer, const UndoHorizons *hz)
 {
 	Page		page = BufferGetPage(buffer);
 	ZPageDelta *delta;
-	Rollback   *rb;
 	UndoReader	reader;
-	bool		done = true;
-	int			id;
+	bool		done;
 
 	if (!zheap_page_has_aborted(buffer, page, hz))
 		return false;
 
-	/* both are larger than a page */
-	delta = palloc(sizeof(ZPageDelta));
-	rb = palloc(sizeof(Rollback));
+	delta = palloc(sizeof(ZPageDelta));	/* larger than a page */
 	undo_reader_open(&reader, rel);
-	rb->page = zheap_delta_begin(delta, rel, buffer);
-	rb->left = ROLLBACK_BATCH;
-	zheap_walk_init(&rb->walk, rel, &reader, hz, BufferGetBlockNumber(buffer),
-					InvalidOffsetNumber, NULL, NULL);
-
-	for (id = 1; done && id <= ZPageGetOpaque(rb->page)->nslots; id++)
-		done = rollback_xact_slot(rb, (uint8) id);
-
-	zheap_page_assert_sound(rb->page, rb->walk.block, "rollback");
+	done = rollback_work(rel, &reader, hz,
+						 zheap_delta_begin(delta, rel, buffer),
+						 BufferGetBlockNumber(buffer));
 
 	/* aborted changes were visible to no snapshot: no conflict */
 	undo_reader_close(&reader);
 	zheap_delta_finish(delta, InvalidFxid);
 	UNDO_CRASH_POINT("page-rolled-back");
-	pfree(rb);
 	pfree(delta);
 	return !done;
 }
@@ -416,6 +427,17 @@ zheap_rollback_buffer(Relation rel, Buffer buffer)
 	zheap_page_check(rel, BufferGetBlockNumber(buffer), page);
 	while (rollback_batch(rel, buffer, &hz))
 		;
+}
+
+/*
+ * The state that a rollback of the page would leave: each record is read once,
+ * where a walk for each row reads them over and over.  Whoever rolls back the
+ * page itself has to wait for the reader's lock, so the undo is there.
+ */
+void
+zheap_rollback_copy(ZReadContext *cx, Page copy, BlockNumber block)
+{
+	(void) rollback_work(cx->rel, &cx->reader, &cx->hz, copy, block);
 }
 
 /*

@@ -392,8 +392,8 @@ zheap_scan_store_row(ZScanDesc scan, int i, TupleTableSlot *slot)
 }
 
 /*
- * Copy a page, but for its hole, to where rows are kept, so that each byte of
- * a row has the same offset there; the rows of the copy aren't listed yet.
+ * Copy a page to where rows are kept, so that each byte of a row has the same
+ * offset there; the rows of the copy aren't listed yet.
  */
 static void
 copy_page(ZScanDesc scan, Page page)
@@ -403,6 +403,7 @@ copy_page(ZScanDesc scan, Page page)
 	Assert(scan->rowsused == 0);
 	reserve_rows(scan, BLCKSZ);
 	memcpy(scan->rows->data, page, ph->pd_lower);
+	memset(scan->rows->data + ph->pd_lower, 0, ph->pd_upper - ph->pd_lower);
 	memcpy(scan->rows->data + ph->pd_upper, (char *) page + ph->pd_upper,
 		   BLCKSZ - ph->pd_upper);
 	scan->rowsused = BLCKSZ;
@@ -456,7 +457,8 @@ add_visible(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page,
 /*
  * All rows of a page that the snapshot sees.  Where every owner is visible to
  * it, and for rows whose owner is, the version on the page is the one; only
- * the others are walked, behind the copy of the page.
+ * the others are walked, behind the copy of the page.  What was aborted is
+ * taken back in the copy first, for nobody sees it.
  *
  * buffer is locked, share.  Unlocks it as soon as nothing is read from it any
  * more; returns whether it is locked still.
@@ -469,8 +471,15 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 	Page		copy;
 	OffsetNumber max;
 
-	walk = !zheap_page_owners(cx, buffer, page, &owners);
+	walk = !zheap_page_owners(cx, buffer, page, scan->block, &owners);
 	copy_page(scan, page);
+	if (unlikely(owners.aborted))
+	{
+		copy = (Page) scan->rows->data;
+		zheap_rollback_copy(cx, copy, scan->block);
+		walk = !zheap_page_owners(cx, InvalidBuffer, copy, scan->block,
+								  &owners);
+	}
 	if (!walk)
 		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 

@@ -599,7 +599,7 @@ read_ahead(ZReadContext *cx, ZWalk *walk, Fxid *w, UndoRecPtr *u, int n)
  */
 bool
 zheap_page_owners(ZReadContext *cx, Buffer buffer, Page page,
-				  ZOwners *owners)
+				  BlockNumber block, ZOwners *owners)
 {
 	ZPageOpaque opaque = ZPageGetOpaque(page);
 	bool		all = true;
@@ -610,25 +610,27 @@ zheap_page_owners(ZReadContext *cx, Buffer buffer, Page page,
 
 	Assert(cx->snapshot->snapshot_type == SNAPSHOT_MVCC);
 	owners->n = opaque->nslots;
+	owners->aborted = false;
 	owners->unseen[0] = false;
 	owners->writer[0] = InvalidFxid;
 	if ((opaque->flags & ZPAGE_HAS_SPILL) &&
 		ZXactSlotFxid(ZPageGetSpill(page)) >= spill_floor(cx->snapshot, page))
 		all = false;
 
-	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz,
-					BufferGetBlockNumber(buffer), InvalidOffsetNumber,
-					NULL, NULL);
+	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block,
+					InvalidOffsetNumber, NULL, NULL);
 	for (int id = 1; id <= opaque->nslots; id++)
 	{
 		ZXactSlot	slot = ZPageGetXactSlot(page, id);
+		ZXactStatus status;
 
 		owners->unseen[id] = false;
 		owners->writer[id] = ZXactSlotFxid(slot);
 		if (ZXactSlotIsFree(slot) || owners->writer[id] < cx->hz.u)
 			continue;
 		zheap_walk_at_slot(&walk, page, (uint8) id);
-		switch (mvcc_status(cx, &walk, buffer))
+		status = mvcc_status(cx, &walk, buffer);
+		switch (status)
 		{
 			case ZXACT_ALL_VISIBLE:
 			case ZXACT_COMMITTED:
@@ -638,6 +640,7 @@ zheap_page_owners(ZReadContext *cx, Buffer buffer, Page page,
 				u[nunseen++] = walk.u;
 				/* FALLTHROUGH */
 			default:
+				owners->aborted |= status == ZXACT_ABORTED;
 				owners->unseen[id] = true;
 				all = false;
 				break;
