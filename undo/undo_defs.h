@@ -76,4 +76,11 @@ typedef uint64 Fxid;			/* U64FromFullTransactionId(), 0 = none */
 
 #define InvalidFxid					((Fxid) 0)
 
+/* have a cache line fetched that is going to be read; the address may be any */
+#if defined(__GNUC__)
+#define fetch_line(p)	__builtin_prefetch(p)
+#else
+#define fetch_line(p)	((void) 0)
+#endif
+
 #endif							/* UNDO_DEFS_H */

@@ -290,12 +290,6 @@ undo_log_read(char persistence, UndoLogNumber log, BlockNumber block)
 	return recent->buffer;
 }
 
-#if defined(__GNUC__)
-#define fetch_line(p)	__builtin_prefetch(p)
-#else
-#define fetch_line(p)	((void) 0)
-#endif
-
 void
 undo_expect(char persistence, UndoRecPtr urp)
 {

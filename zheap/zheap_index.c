@@ -75,6 +75,15 @@ store_version(Relation rel, const ItemPointerData *tid, const ZVersion *v,
  * ----------------------------------------------------------------
  */
 
+/* three places of a page that is seldom in a cache: header, pointer, end */
+static inline void
+expect_row(Page page, OffsetNumber off)
+{
+	fetch_line(page);
+	fetch_line((char *) PageGetItemId(page, off));
+	fetch_line((char *) ZPageGetOpaque(page));
+}
+
 IndexFetchTableData *
 zheap_index_fetch_begin(Relation rel)
 {
@@ -175,9 +184,10 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	}
 
 	buffer = fetch_buffer(fetch, block);
+	page = BufferGetPage(buffer);
+	expect_row(page, off);
 	zheap_read_begin(&cx, rel, snapshot);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	page = BufferGetPage(buffer);
 
 	if (has_row_pointer(rel, block, page, off))
 	{

@@ -32,12 +32,10 @@ place_of(UndoRecPtr urp)
 void
 zheap_undo_cache_expect(UndoRecPtr urp)
 {
-#if defined(__GNUC__)
 	const char *place = (const char *) place_of(urp);
 
-	__builtin_prefetch(place, 1);
-	__builtin_prefetch(place + 64, 1);
-#endif
+	fetch_line(place);
+	fetch_line(place + 64);
 }
 
 const ZCachedUndo *
