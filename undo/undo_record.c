@@ -63,12 +63,6 @@ pin_page(UndoReader *reader, UndoRecPtr urp)
 	return true;
 }
 
-#if defined(__GNUC__)
-#define prefetch(p)		__builtin_prefetch(p)
-#else
-#define prefetch(p)		((void) 0)
-#endif
-
 /*
  * Pages are copied when so many records in a row were read on them.  Reads
  * close to the end of a page don't count: a writer that looks at what it wrote
@@ -214,9 +208,9 @@ copy_record(UndoReader *reader, UndoRecPtr urp, UndoRecord *rec)
 	const char *problem;
 
 	/* places seldom in a cache: have them fetched at the same time */
-	prefetch((char *) page);
-	prefetch((char *) page + UndoRecPtrGetOffset(urp));
-	prefetch((char *) page + BLCKSZ - sizeof(UndoPageOpaqueData));
+	fetch_line((char *) page);
+	fetch_line((char *) page + UndoRecPtrGetOffset(urp));
+	fetch_line((char *) page + BLCKSZ - sizeof(UndoPageOpaqueData));
 	LockBuffer(reader->buffer, BUFFER_LOCK_SHARE);
 	problem = get_from_page(reader, page, urp, rec);
 	LockBuffer(reader->buffer, BUFFER_LOCK_UNLOCK);
