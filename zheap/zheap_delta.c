@@ -72,6 +72,33 @@ delta_add_range(DeltaRanges *ranges, const char *page, uint16 start,
 	ranges->len += sizeof(head) + head[1];
 }
 
+/* the first byte in [i, to) that differs, or to */
+static int
+skip_equal(const char *old, const char *new, int i, int to)
+{
+	while (i + 64 <= to && memcmp(old + i, new + i, 64) == 0)
+		i += 64;
+	while (i + 8 <= to && memcmp(old + i, new + i, 8) == 0)
+		i += 8;
+	while (i < to && old[i] == new[i])
+		i++;
+	return i;
+}
+
+/* do all eight bytes differ */
+static inline bool
+all_differ(const char *old, const char *new)
+{
+	uint64		a;
+	uint64		b;
+
+	memcpy(&a, old, sizeof(a));
+	memcpy(&b, new, sizeof(b));
+	a ^= b;
+	return ((a - UINT64CONST(0x0101010101010101)) & ~a &
+			UINT64CONST(0x8080808080808080)) == 0;
+}
+
 /*
  * Collect what differs in [from, to).  Bytes outside [valid_from, valid_to)
  * were in the old hole: they always count as different.
@@ -82,31 +109,39 @@ delta_compare(DeltaRanges *ranges, const char *old, const char *new,
 {
 	int			start = -1;		/* of the open range */
 	int			last = -1;		/* its last different byte */
+	int			end = Min(to, valid_to);	/* of what can be compared */
+	int			i = from;
 
-	for (int i = from; i < to; i++)
+	while (i < to)
 	{
-		bool		same;
-
-		/* pass over what is equal, eight bytes at a time */
-		while (start < 0 && i >= valid_from &&
-			   i + (int) sizeof(uint64) <= Min(to, valid_to) &&
-			   memcmp(old + i, new + i, sizeof(uint64)) == 0)
-			i += sizeof(uint64);
-		if (i >= to)
-			break;
-
-		same = i >= valid_from && i < valid_to && old[i] == new[i];
-
-		if (!same)
+		if (i < valid_from || i >= end)
 		{
 			if (start < 0)
 				start = i;
-			last = i;
+			i = i < valid_from ? Min(valid_from, to) : to;
+			last = i - 1;
 		}
-		else if (start >= 0 && i - last > DELTA_MERGE_GAP)
+		else if (start < 0)
 		{
-			delta_add_range(ranges, new, start, last + 1);
-			start = -1;
+			i = skip_equal(old, new, i, end);
+			if (i < end)
+				start = last = i++;
+		}
+		else if (i + 8 <= end && all_differ(old + i, new + i))
+		{
+			i += 8;
+			last = i - 1;
+		}
+		else
+		{
+			if (old[i] != new[i])
+				last = i;
+			else if (i - last > DELTA_MERGE_GAP)
+			{
+				delta_add_range(ranges, new, start, last + 1);
+				start = -1;
+			}
+			i++;
 		}
 	}
 	if (start >= 0)

@@ -332,6 +332,15 @@ kind_of_ended(const ZTupleHeader *hdr)
 	return (hdr->flags2 & ZH_END_MASK) == ZH_MOVED ? ZUNDO_MOVE : ZUNDO_DELETE;
 }
 
+/* the offset may be any */
+static inline bool
+is_spilled(Page page, OffsetNumber off)
+{
+	return (ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) != 0 &&
+		off >= FirstOffsetNumber && off <= PageGetMaxOffsetNumber(page) &&
+		ZItemIdIsSpilled(PageGetItemId(page, off));
+}
+
 /*
  * What writers below this have spilled is dead for an MVCC snapshot: see
  * zheap_spill.c.  0 if nothing is spilled on the page.
@@ -407,6 +416,9 @@ zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
 	}
 
 	version_clear(v);
+	/* who ended a spilled row has committed: nobody to wait for */
+	if (type == SNAPSHOT_DIRTY && is_spilled(page, off))
+		return false;
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
 					v->data, &v->len);
 	if (type == SNAPSHOT_MVCC)
