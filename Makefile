@@ -37,6 +37,7 @@ OBJS = \
 	zheap/zheap_xact_slot.o \
 	zheap/zheap_tuple.o \
 	zheap/zheap_tuple_slot.o \
+	zheap/zheap_toast.o \
 	zheap/zheap_undo.o \
 	zheap/zheap_undo_cache.o \
 	zheap/zheap_memo.o \

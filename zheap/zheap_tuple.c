@@ -1,19 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_tuple.c
- *	  Rows: forming, deforming, toasting, comparing.
+ *	  Rows: forming, deforming, comparing.
  *
  * A row's bytes are pictured in zheap_page.h.  Values follow each other
  * without padding, so nothing read from a row may be assumed to be aligned:
  * fixed-length values are read with memcpy, lengths of varlenas byte-wise or
  * with memcpy.  Knows nothing of pages or visibility.  The tuple slot type,
- * which deforms rows step by step, is in zheap_tuple_slot.c.
+ * which deforms rows step by step, is in zheap_tuple_slot.c; rows on their way
+ * into a table are zheap_toast.c's.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/heaptoast.h"
 #include "access/htup_details.h"
 #include "access/sysattr.h"
 #include "access/transam.h"
@@ -30,15 +30,6 @@
  *	forming
  * ----------------------------------------------------------------
  */
-
-/* what a row will look like */
-typedef struct FormPlan
-{
-	Size		len;			/* whole row */
-	Size		bitmap;			/* bytes of null bitmap, 0 if none */
-	uint16		flags1;			/* ZH_HASNULL, ... */
-	bool		expanded;		/* some value must be flattened before */
-} FormPlan;
 
 /* may the header of a long varlena be made short (heap's rule) */
 static inline bool
@@ -98,9 +89,9 @@ flatten_expanded(TupleDesc desc, const Datum *values, const bool *isnull)
 	return flat != NULL ? flat : values;
 }
 
-static void
-plan_form(TupleDesc desc, const Datum *values, const bool *isnull,
-		  FormPlan *plan)
+void
+zheap_form_plan(TupleDesc desc, const Datum *values, const bool *isnull,
+				ZFormPlan *plan)
 {
 	Size		size = 0;
 	uint16		flags1 = 0;
@@ -134,16 +125,15 @@ plan_form(TupleDesc desc, const Datum *values, const bool *isnull,
 	plan->len = ZHEAP_HEADER_SIZE + plan->bitmap + size;
 }
 
-/* the same; what has to be flat for it is flat in the result */
-static const Datum *
-plan_flat(TupleDesc desc, const Datum *values, const bool *isnull,
-		  FormPlan *plan)
+const Datum *
+zheap_form_plan_flat(TupleDesc desc, const Datum *values, const bool *isnull,
+					 ZFormPlan *plan)
 {
-	plan_form(desc, values, isnull, plan);
+	zheap_form_plan(desc, values, isnull, plan);
 	if (unlikely(plan->expanded))
 	{
 		values = flatten_expanded(desc, values, isnull);
-		plan_form(desc, values, isnull, plan);
+		zheap_form_plan(desc, values, isnull, plan);
 	}
 	return values;
 }
@@ -205,7 +195,7 @@ store_value(Form_pg_attribute att, char *place, Datum value)
 /* write a row whose values are flat and whose plan is made */
 static void
 put_planned(TupleDesc desc, const Datum *values, const bool *isnull,
-			const FormPlan *plan, char *data)
+			const ZFormPlan *plan, char *data)
 {
 	ZTupleHeader header;
 	bits8	   *bits;
@@ -232,9 +222,9 @@ put_planned(TupleDesc desc, const Datum *values, const bool *isnull,
 	Assert(place == data + plan->len);
 }
 
-static ZTuple *
-form_planned(TupleDesc desc, const Datum *values, const bool *isnull,
-			 const FormPlan *plan)
+ZTuple *
+zheap_form_planned(TupleDesc desc, const Datum *values, const bool *isnull,
+				   const ZFormPlan *plan)
 {
 	ZTuple	   *tup;
 
@@ -254,19 +244,19 @@ form_planned(TupleDesc desc, const Datum *values, const bool *isnull,
 ZTuple *
 zheap_form_tuple(TupleDesc desc, const Datum *values, const bool *isnull)
 {
-	FormPlan	plan;
+	ZFormPlan	plan;
 
-	values = plan_flat(desc, values, isnull, &plan);
-	return form_planned(desc, values, isnull, &plan);
+	values = zheap_form_plan_flat(desc, values, isnull, &plan);
+	return zheap_form_planned(desc, values, isnull, &plan);
 }
 
 uint16
 zheap_form_small(TupleDesc desc, const Datum *values, const bool *isnull,
 				 MemoryContext context, char **buf, uint32 *bufsize)
 {
-	FormPlan	plan;
+	ZFormPlan	plan;
 
-	plan_form(desc, values, isnull, &plan);
+	zheap_form_plan(desc, values, isnull, &plan);
 	if (plan.len > ZHEAP_TOAST_THRESHOLD ||
 		(plan.flags1 & ZH_HASEXTERNAL) != 0)
 		return 0;
@@ -525,14 +515,6 @@ zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
 	pfree(misnull);
 }
 
-/* ----------------------------------------------------------------
- *	toasting
- *
- * The toast table is a heap, so core's toaster does the work, on heap tuples
- * that are made for it alone.
- * ----------------------------------------------------------------
- */
-
 bool
 zheap_tuple_has_external(const char *tuple)
 {
@@ -540,197 +522,6 @@ zheap_tuple_has_external(const char *tuple)
 
 	zheap_header_get(tuple, &header);
 	return (header.natts_flags1 & ZH_HASEXTERNAL) != 0;
-}
-
-/* some value of the tuple slot is stored out of line */
-static bool
-slot_has_external(TupleTableSlot *slot)
-{
-	TupleDesc	desc = slot->tts_tupleDescriptor;
-	int			i;
-
-	for (i = 0; i < desc->natts; i++)
-	{
-		if (TupleDescAttr(desc, i)->attlen != -1)
-			continue;
-		slot_getsomeattrs(slot, i + 1);
-		if (!slot->tts_isnull[i] &&
-			VARATT_IS_EXTERNAL(DatumGetPointer(slot->tts_values[i])))
-			return true;
-	}
-	return false;
-}
-
-/* form a row from what the toaster makes of the values */
-static ZTuple *
-form_toasted(Relation rel, const Datum *values, const bool *isnull,
-			 TupleTableSlot *oldslot, int options)
-{
-	TupleDesc	desc = RelationGetDescr(rel);
-	HeapTuple	newtup;
-	HeapTuple	oldtup = NULL;
-	HeapTuple	toasted;
-	Datum	   *tvalues = palloc(desc->natts * sizeof(Datum));
-	bool	   *tisnull = palloc(desc->natts * sizeof(bool));
-	ZTuple	   *result;
-
-	/* neither heap tuple is ever stored: they only carry values */
-	newtup = heap_form_tuple(desc, (Datum *) values, (bool *) isnull);
-	newtup->t_tableOid = RelationGetRelid(rel);
-	if (oldslot != NULL)
-	{
-		slot_getallattrs(oldslot);
-		oldtup = heap_form_tuple(desc, oldslot->tts_values,
-								 oldslot->tts_isnull);
-		oldtup->t_tableOid = RelationGetRelid(rel);
-	}
-
-	toasted = heap_toast_insert_or_update(rel, newtup, oldtup, options);
-	heap_deform_tuple(toasted, desc, tvalues, tisnull);
-	result = zheap_form_tuple(desc, tvalues, tisnull);
-
-	if (toasted != newtup)
-		heap_freetuple(toasted);
-	heap_freetuple(newtup);
-	if (oldtup != NULL)
-		heap_freetuple(oldtup);
-	pfree(tvalues);
-	pfree(tisnull);
-	return result;
-}
-
-/*
- * Would rows of both descriptors be formed of the same values by the same
- * bytes?
- */
-static bool
-descs_form_alike(TupleDesc a, TupleDesc b)
-{
-	if (a->natts != b->natts)
-		return false;
-	for (int i = 0; i < a->natts; i++)
-	{
-		Form_pg_attribute x = TupleDescAttr(a, i);
-		Form_pg_attribute y = TupleDescAttr(b, i);
-
-		if (x->attlen != y->attlen || x->attbyval != y->attbyval ||
-			x->attstorage != y->attstorage ||
-			x->attisdropped || y->attisdropped)
-			return false;
-	}
-	return true;
-}
-
-/*
- * The row for a table with this descriptor, if it is the very bytes of the one
- * that the tuple slot holds; NULL if it has to be formed.
- */
-static ZTuple *
-copy_stored_row(TupleDesc desc, TupleTableSlot *slot)
-{
-	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
-	ZTupleHeader header;
-	ZTuple	   *tup;
-
-	if (zslot->len == 0 || zslot->len > ZHEAP_TOAST_THRESHOLD)
-		return NULL;
-	zheap_header_get(zslot->data, &header);
-	if (ZHeaderNatts(&header) != desc->natts ||
-		(header.natts_flags1 & (ZH_HASEXTERNAL | ZH_ORIGIN | ZH_SLACK)) != 0 ||
-		(!(zslot->formed && slot->tts_tupleDescriptor == desc) &&
-		 !descs_form_alike(desc, slot->tts_tupleDescriptor)))
-		return NULL;
-
-	tup = palloc(sizeof(ZTuple) + zslot->len);
-	tup->len = zslot->len;
-	tup->data = (char *) tup + sizeof(ZTuple);
-	memcpy(tup->data, zslot->data, zslot->len);
-	header.slot = 0;
-	header.flags2 = 0;
-	zheap_header_put(tup->data, &header);
-	return tup;
-}
-
-ZTuple *
-zheap_form_untoasted(Relation rel, TupleTableSlot *slot)
-{
-	TupleDesc	desc = RelationGetDescr(rel);
-	FormPlan	plan;
-	ZTuple	   *copy;
-
-	if (TTS_IS_ZHEAP(slot) && (copy = copy_stored_row(desc, slot)) != NULL)
-		return copy;
-	slot_getallattrs(slot);
-	plan_form(desc, slot->tts_values, slot->tts_isnull, &plan);
-	if (plan.len > ZHEAP_TOAST_THRESHOLD ||
-		(plan.flags1 & ZH_HASEXTERNAL) != 0)
-		return NULL;
-	return form_planned(desc, slot->tts_values, slot->tts_isnull, &plan);
-}
-
-ZTuple *
-zheap_form_from_slot(Relation rel, TupleTableSlot *slot,
-					 TupleTableSlot *oldslot, int options)
-{
-	TupleDesc	desc = RelationGetDescr(rel);
-	const Datum *values;
-	FormPlan	plan;
-	bool		toastable;
-	ZTuple	   *copy;
-
-	Assert(slot->tts_tupleDescriptor->natts == desc->natts);
-	if (TTS_IS_ZHEAP(slot) &&
-		(oldslot == NULL || !slot_has_external(oldslot)) &&
-		(copy = copy_stored_row(desc, slot)) != NULL)
-		return copy;
-
-	slot_getallattrs(slot);
-	values = plan_flat(desc, slot->tts_values, slot->tts_isnull, &plan);
-
-	toastable = rel->rd_rel->relkind == RELKIND_RELATION ||
-		rel->rd_rel->relkind == RELKIND_MATVIEW;
-	if (toastable &&
-		(plan.len > ZHEAP_TOAST_THRESHOLD ||
-		 (plan.flags1 & ZH_HASEXTERNAL) != 0 ||
-		 (oldslot != NULL && slot_has_external(oldslot))))
-		return form_toasted(rel, values, slot->tts_isnull, oldslot, options);
-	return form_planned(desc, values, slot->tts_isnull, &plan);
-}
-
-ZTuple *
-zheap_form_rewritten(Relation rel, const Datum *values, const bool *isnull,
-					 int options)
-{
-	FormPlan	plan;
-
-	plan_form(RelationGetDescr(rel), values, isnull, &plan);
-	if (plan.len > ZHEAP_TOAST_THRESHOLD ||
-		(plan.flags1 & ZH_HASEXTERNAL) != 0)
-		return form_toasted(rel, values, isnull, NULL, options);
-	return form_planned(RelationGetDescr(rel), values, isnull, &plan);
-}
-
-void
-zheap_toast_delete(Relation rel, const char *tuple, uint16 len,
-				   bool is_speculative)
-{
-	TupleDesc	desc = RelationGetDescr(rel);
-	Datum	   *values;
-	bool	   *isnull;
-	HeapTuple	htup;
-
-	if (!zheap_tuple_has_external(tuple))
-		return;
-
-	values = palloc(desc->natts * sizeof(Datum));
-	isnull = palloc(desc->natts * sizeof(bool));
-	zheap_deform_tuple(desc, tuple, len, values, isnull);
-	htup = heap_form_tuple(desc, values, isnull);
-	htup->t_tableOid = RelationGetRelid(rel);
-	heap_toast_delete(rel, htup, is_speculative);
-	heap_freetuple(htup);
-	pfree(values);
-	pfree(isnull);
 }
 
 /* ----------------------------------------------------------------

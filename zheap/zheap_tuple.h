@@ -37,6 +37,26 @@ typedef struct ZTuple
 	char	   *data;			/* palloc'd with the struct */
 } ZTuple;
 
+/* what a row will look like */
+typedef struct ZFormPlan
+{
+	Size		len;			/* whole row */
+	Size		bitmap;			/* bytes of null bitmap, 0 if none */
+	uint16		flags1;			/* ZH_HASNULL, ... */
+	bool		expanded;		/* some value must be flattened before */
+} ZFormPlan;
+
+extern void zheap_form_plan(TupleDesc desc, const Datum *values,
+							const bool *isnull, ZFormPlan *plan);
+
+/* the same; what has to be flat for it is flat in the result */
+extern const Datum *zheap_form_plan_flat(TupleDesc desc, const Datum *values,
+										 const bool *isnull, ZFormPlan *plan);
+
+/* values are flat; raises "row is too big" (54000) */
+extern ZTuple *zheap_form_planned(TupleDesc desc, const Datum *values,
+								  const bool *isnull, const ZFormPlan *plan);
+
 /*
  * Form a row from values (detoasting nothing; short varlena headers are made
  * where the type allows).  Raises "row is too big" (54000) above
