@@ -80,6 +80,16 @@ INSERT INTO before SELECT g, repeat('q', 59) || g FROM generate_series(1, 200) g
 CREATE UNIQUE INDEX ON before (id) WHERE id > 1000;
 INSERT INTO before SELECT g, 'conflict' FROM generate_series(1001, 1050) g ON CONFLICT DO NOTHING;
 INSERT INTO before SELECT g, 'conflict' FROM generate_series(1040, 1060) g ON CONFLICT (id) WHERE id > 1000 DO UPDATE SET t = 'again';
+-- rows that move, on their page and to others
+UPDATE before SET id = id + 5000 WHERE id > 1000;
+UPDATE before SET id = id + 1000, t = t || 'x' WHERE id > 5000;
+UPDATE before SET t = repeat('grown', 100) || id WHERE id % 4 = 1;
+CREATE TABLE moved (LIKE before) USING zheap;
+INSERT INTO moved SELECT g, repeat('m', 90) || g FROM generate_series(1, 1000) g;
+CREATE INDEX ON moved (id);
+UPDATE moved SET id = id + 1;
+UPDATE moved SET id = id + 1, t = 'x' || t WHERE id % 3 = 0;
+BEGIN; UPDATE moved SET id = -id; ROLLBACK;
 };
 
 my $file = $node->basedir . '/rows.copy';
@@ -99,7 +109,7 @@ sub same_rows
 	my ($other, $what) = @_;
 
 	my $tables = q{SELECT count(*), sum(hashtextextended(t::text || ctid::text, 0)) FROM %s t};
-	for my $table (qw(rows before copied filled))
+	for my $table (qw(rows before copied filled moved))
 	{
 		my $want = $node->safe_psql('postgres', sprintf($tables, $table));
 
@@ -111,7 +121,7 @@ sub same_rows
 for my $images (qw(on off))
 {
 	set_conf($node, full_page_writes => $images);
-	$node->safe_psql('postgres', 'DROP TABLE IF EXISTS rows, before, copied, filled');
+	$node->safe_psql('postgres', 'DROP TABLE IF EXISTS rows, before, copied, filled, moved');
 	for my $part ($rows, $before, $copy)
 	{
 		$node->safe_psql('postgres', $part);

@@ -77,7 +77,7 @@ typedef struct InsertStep
 	ZInsertChange change;
 	char	   *coded;			/* the rows for WAL */
 	uint16		coded_len;		/* 0: one row, logged as it is */
-	char		coded_row[ZINSERT_CODED_ROW];
+	char		coded_row[ZCODED_ROW_SIZE];
 } InsertStep;
 
 /*
@@ -449,8 +449,9 @@ code_rows(InsertStep *step, char *scratch)
 	if (step->change.ntuples == 1)
 	{
 		step->coded = step->coded_row;
-		step->coded_len = zheap_insert_code_row(step->page, &step->change,
-												step->coded);
+		step->coded_len = zheap_code_row(step->page, step->change.first - 1,
+										 step->change.tuple[0],
+										 step->change.len[0], step->coded);
 	}
 	else
 	{

@@ -583,6 +583,8 @@ typedef struct UpdateMove
 	ZMoveHead	head;
 	char		packed[ZMOVE_MAX_HEAD];
 	uint16		packed_len;
+	char		coded[ZCODED_ROW_SIZE];
+	uint16		coded_len;		/* 0: the row is logged as it is */
 } UpdateMove;
 
 /*
@@ -662,7 +664,11 @@ update_move_log(UpdateMove *m, UpdatePlan *plan)
 	XLogRegisterBuffer(0, w->buffer, REGBUF_STANDARD);
 	if (!plan->same_page)
 		XLogRegisterBuffer(1, m->newbuf, flags);
-	XLogRegisterBufData(plan->same_page ? 0 : 1, plan->body, plan->bodylen);
+	if (m->coded_len > 0)
+		XLogRegisterBufData(plan->same_page ? 0 : 1, m->coded, m->coded_len);
+	else
+		XLogRegisterBufData(plan->same_page ? 0 : 1, plan->body,
+							plan->bodylen);
 	undo_register(&m->ins, 2);
 	zheap_vm_register(&m->vm, 3);
 	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_MOVE);
@@ -710,8 +716,12 @@ update_write_move(ZRowWrite *w, UpdatePlan *plan, ItemPointer newtid)
 	}
 	m->head.offset[0] = w->off;
 	m->head.offset[1] = plan->new_off;
+	m->coded_len = zheap_code_row(m->newpage,
+								  same ? w->off : plan->new_off - 1,
+								  plan->body, plan->bodylen, m->coded);
 	m->head.flags |= (same ? ZMOVE_SAME_PAGE : 0) |
-		(m->init ? ZMOVE_INIT_PAGE : 0);
+		(m->init ? ZMOVE_INIT_PAGE : 0) |
+		(m->coded_len > 0 ? ZMOVE_CODED : 0);
 	m->head.conflict =
 		zheap_conflict_pack(w->fxid,
 							Max(w->choice.conflict,

@@ -129,14 +129,23 @@ typedef struct ZInsertChange
 extern bool zheap_insert_apply(Page page, const ZInsertChange *change);
 
 /*
- * The change's rows, coded; page is locked and as it is before them, or new.
- * One row: only if that saves bytes, else 0; buf has ZINSERT_CODED_ROW bytes.
- * Several: buf has BLCKSZ bytes.
+ * Coding of rows (see above).  page is locked and as it is before the change
+ * that is logged; or new.
+ *
+ * One row as its difference from the one at offset "before", if there is one
+ * and that saves bytes; else 0.  buf has ZCODED_ROW_SIZE bytes.
  */
-#define ZINSERT_CODED_ROW		256
+#define ZCODED_ROW_SIZE		256
 
-extern uint16 zheap_insert_code_row(Page page, const ZInsertChange *change,
-									char *buf);
+extern uint16 zheap_code_row(Page page, OffsetNumber before,
+							 const char *tuple, uint16 len, char *buf);
+
+/* back, its second flags 0; to has BLCKSZ bytes; false if malformed */
+extern bool zheap_decode_row(Page page, OffsetNumber before, const char *coded,
+							 Size size, uint8 xact_slot, char *to,
+							 uint16 *len);
+
+/* the change's rows; buf has BLCKSZ bytes */
 extern uint16 zheap_insert_code_rows(Page page, const ZInsertChange *change,
 									 char *buf);
 

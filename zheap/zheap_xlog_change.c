@@ -202,6 +202,30 @@ change_redo_failed(BlockNumber block, OffsetNumber offset)
 }
 
 /*
+ * The new version of a moved row, from the data of its page, which is as it was
+ * before the move.  Returned where it lies: in the record, or in row.
+ */
+static const char *
+change_redo_arrival(XLogReaderState *record, const ZMoveHead *head, Page page,
+					BlockNumber block, char *row, uint16 *len)
+{
+	bool		same = (head->flags & ZMOVE_SAME_PAGE) != 0;
+	Size		size;
+	const char *data = XLogRecGetBlockData(record, same ? 0 : 1, &size);
+
+	if ((head->flags & ZMOVE_CODED) == 0)
+	{
+		*len = (uint16) size;
+		return data;
+	}
+	if (data == NULL || !zheap_page_is_valid(page) ||
+		!zheap_decode_row(page, same ? head->offset[0] : head->offset[1] - 1,
+						  data, size, head->xact_slot[1], row, len))
+		change_redo_failed(block, head->offset[1]);
+	return row;
+}
+
+/*
  * The row to be changed must be there, else the page isn't the one that was
  * logged.
  */
@@ -343,8 +367,10 @@ change_redo_new_page(XLogReaderState *record, const ZMoveHead *xlrec,
 	if (action == BLK_NEEDS_REDO)
 	{
 		Page		page = BufferGetPage(buffer);
-		Size		len;
-		char	   *data = XLogRecGetBlockData(record, 1, &len);
+		PGAlignedBlock row;
+		uint16		len;
+		const char *data = change_redo_arrival(record, xlrec, page, block,
+											   row.data, &len);
 		ZOwnChange	own;
 
 		own.xact_slot = xlrec->xact_slot[1];
@@ -409,8 +435,14 @@ change_redo_move(XLogReaderState *record)
 	if (XLogReadBufferForRedo(record, 0, &oldbuf) == BLK_NEEDS_REDO)
 	{
 		Page		page = BufferGetPage(oldbuf);
+		PGAlignedBlock arrival;
+		const char *data = NULL;
+		uint16		len = 0;
 
 		change_redo_check(page, block[0], xlrec.offset[0]);
+		if (same)
+			data = change_redo_arrival(record, &xlrec, page, block[1],
+									   arrival.data, &len);
 		row.offset = xlrec.offset[0];
 		zheap_header_get((char *) PageGetItem(page, PageGetItemId(page, row.offset)),
 						 &row.header);
@@ -421,14 +453,9 @@ change_redo_move(XLogReaderState *record)
 		zheap_change_apply_own(page, &own);
 		if (!zheap_change_apply_row(page, &row))
 			change_redo_failed(block[0], row.offset);
-		if (same)
-		{
-			Size		len;
-			char	   *data = XLogRecGetBlockData(record, 0, &len);
-
-			if (!zheap_change_apply_arrival(page, xlrec.offset[1], data, len))
-				change_redo_failed(block[1], xlrec.offset[1]);
-		}
+		if (same &&
+			!zheap_change_apply_arrival(page, xlrec.offset[1], data, len))
+			change_redo_failed(block[1], xlrec.offset[1]);
 		PageSetLSN(page, record->EndRecPtr);
 		MarkBufferDirty(oldbuf);
 	}

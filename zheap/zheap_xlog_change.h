@@ -22,6 +22,8 @@
  *				flags2 of the old version, packed
  *				block 0: page of the old version; SAME_PAGE: new tuple bytes
  *				block 1: page of the new version unless SAME_PAGE: new tuple
+ *				bytes; CODED: a coded row (zheap_xlog.h), the row before is the
+ *				old version if SAME_PAGE
  *				block 2: undo page, two records: MOVE, INSERT_SET
  *				block 3, 4: visibility map pages, ascending
  *
@@ -62,6 +64,7 @@ typedef struct ZChangeHead
 
 #define ZCHANGE_MAX_HEAD		(7 + 6 * UNDO_MAX_PACKED)
 
+#define ZMOVE_CODED				0x01
 #define ZMOVE_SAME_PAGE			0x02
 #define ZMOVE_INIT_PAGE			0x04	/* block 1 is WILL_INIT (rule W9) */
 #define ZMOVE_CLEARED_VM_OLD	0x08

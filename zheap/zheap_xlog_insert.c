@@ -336,16 +336,16 @@ get_difference(const char *p, const char *end, uint64 number,
 	return p;
 }
 
-/* the row on the page at the offset before; NULL if there is none */
+/* the row on the page at an offset, which may be any; NULL if there is none */
 static const char *
-row_before(Page page, OffsetNumber first, uint16 *len)
+row_at(Page page, OffsetNumber off, uint16 *len)
 {
 	ItemId		lp;
 	const char *tuple;
 
-	if (first <= FirstOffsetNumber || first - 1 > PageGetMaxOffsetNumber(page))
+	if (off < FirstOffsetNumber || off > PageGetMaxOffsetNumber(page))
 		return NULL;
-	lp = PageGetItemId(page, first - 1);
+	lp = PageGetItemId(page, off);
 	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
 		return NULL;
 	tuple = (char *) PageGetItem(page, lp);
@@ -354,19 +354,19 @@ row_before(Page page, OffsetNumber first, uint16 *len)
 }
 
 uint16
-zheap_insert_code_row(Page page, const ZInsertChange *change, char *buf)
+zheap_code_row(Page page, OffsetNumber before, const char *tuple, uint16 len,
+			   char *buf)
 {
 	const char *prev;
 	uint16		prevlen = 0;
-	uint16		plain = change->len[0] - ZHEAP_HEADER_SIZE + sizeof(uint16);
+	uint16		plain = len - ZHEAP_HEADER_SIZE + sizeof(uint16);
 	char	   *p;
 
-	Assert(change->ntuples == 1);
-	prev = PageIsNew(page) ? NULL : row_before(page, change->first, &prevlen);
+	prev = PageIsNew(page) ? NULL : row_at(page, before, &prevlen);
 	if (prev == NULL)
 		return 0;
-	p = put_difference(buf, Min(plain, ZINSERT_CODED_ROW), prev, prevlen,
-					   change->tuple[0], change->len[0]);
+	p = put_difference(buf, Min(plain, ZCODED_ROW_SIZE), prev, prevlen,
+					   tuple, len);
 	return p == NULL ? 0 : p - buf;
 }
 
@@ -377,7 +377,7 @@ zheap_insert_code_rows(Page page, const ZInsertChange *change, char *buf)
 	uint16		prevlen = 0;
 	char	   *p = buf;
 
-	prev = PageIsNew(page) ? NULL : row_before(page, change->first, &prevlen);
+	prev = PageIsNew(page) ? NULL : row_at(page, change->first - 1, &prevlen);
 	for (int i = 0; i < change->ntuples; i++)
 	{
 		const char *tuple = change->tuple[i];
@@ -452,6 +452,21 @@ parse_row(const char **p, const char *end, bool coded,
 	return true;
 }
 
+bool
+zheap_decode_row(Page page, OffsetNumber before, const char *coded, Size size,
+				 uint8 xact_slot, char *to, uint16 *len)
+{
+	ZInsertHead head = {0};
+	const char *end = coded + size;
+	const char *prev;
+	uint16		prevlen = 0;
+
+	head.xact_slot = xact_slot;
+	prev = row_at(page, before, &prevlen);
+	return parse_row(&coded, end, true, &head, prev, prevlen, to, BLCKSZ,
+					 len) && coded == end;
+}
+
 /*
  * Take the rows from the data of the table block; rows has BLCKSZ bytes.  page
  * is as it was before them, NULL if the record initialises it.
@@ -474,7 +489,7 @@ insert_parse_rows(XLogReaderState *record, const ZInsertHead *head,
 		elog(PANIC, "insert record without rows");
 
 	if (page != NULL)
-		prev = row_before(page, change->first, &prevlen);
+		prev = row_at(page, change->first - 1, &prevlen);
 	for (int i = 0; i < change->ntuples; i++)
 	{
 		if (!parse_row(&p, end, coded, head, prev, prevlen, to,
