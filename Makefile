@@ -21,6 +21,7 @@ OBJS = \
 	undo/undo_debug.o \
 	undo/undo_page.o \
 	undo/undo_fake.o \
+	undo/undo_shmem.o \
 	undo/undo_log.o \
 	undo/undo_redo.o \
 	undo/undo_holders.o \

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * undo_log.c
- *	  Undo logs: shared state, files, attach and detach, page switch, and the
- *	  WAL records that move tails, heads and horizons.
+ *	  Undo logs: loading after a start, horizons, attach and detach, page
+ *	  switch, and the WAL records that move tails, heads and horizons.
  *
  * What is written into a page is undo_page.c's and undo_xact.c's affair; who
  * may discard is undo_discard.c's.  The rules (W...) are those of the design's
@@ -12,45 +12,27 @@
  */
 #include "postgres.h"
 
-#include <unistd.h>
-
-#include "access/twophase.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
 #include "catalog/storage.h"
-#include "catalog/storage_xlog.h"
 #include "miscadmin.h"
-#include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
-#include "storage/fd.h"
-#include "storage/ipc.h"
 #include "storage/latch.h"
-#include "storage/lmgr.h"
 #include "storage/procarray.h"
-#include "storage/shmem.h"
 #include "storage/smgr.h"
-#include "storage/standby.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
 #include "undo/undo_log.h"
+#include "undo/undo_shmem.h"
 #include "undo/undo_xlog.h"
 
 /* blocks by which a log's file grows at least and at most */
 #define UNDO_EXTEND_MIN		8
 #define UNDO_EXTEND_MAX		64
-
-/*
- * The arrays have room for more logs than are ever made, so that a standby
- * whose settings differ a little can take all logs of its primary.
- */
-#define UNDO_LOG_SLACK		64
-#define UNDO_LOG_SPARE		32
-
-UndoShared *UndoShmem = NULL;
 
 int			undo_log_rest_size = 4096;
 int			undo_max_size = -1;
@@ -62,359 +44,6 @@ static UndoLogNumber last_log[2];
 
 /* buffer of a control page last used; a hint for ReadRecentBuffer */
 static Buffer recent_control = InvalidBuffer;
-
-/* the session's temporary log */
-static struct
-{
-	Relation	rel;			/* hand-made, lives as long as the session */
-	BlockNumber nblocks;
-	BlockNumber tail;			/* 0: none since the last restart */
-	uint64		seq;
-	Fxid		horizon;		/* committed writers below are visible to all */
-} temp_log;
-
-/* ----------------------------------------------------------------
- *	shared memory
- * ----------------------------------------------------------------
- */
-
-/* highest log number found among the files of the pseudo-database, plus 1 */
-static int
-count_existing_logs(void)
-{
-	DIR		   *dir;
-	struct dirent *de;
-	char		path[MAXPGPATH];
-	int			count = 0;
-
-	snprintf(path, sizeof(path), "base/%u", UNDO_DATABASE);
-	dir = AllocateDir(path);
-	if (dir == NULL)
-		return 0;
-	while ((de = ReadDirExtended(dir, path, LOG)) != NULL)
-	{
-		unsigned long rel = strtoul(de->d_name, NULL, 10);
-
-		if (rel >= UNDO_UNLOGGED_BASE)
-			rel -= UNDO_UNLOGGED_BASE;
-		else if (rel >= UNDO_PERMANENT_BASE)
-			rel -= UNDO_PERMANENT_BASE;
-		else
-			continue;
-		if (rel < UNDO_MAX_LOGS)
-			count = Max(count, (int) rel + 1);
-	}
-	FreeDir(dir);
-	return count;
-}
-
-/*
- * Size of the arrays.  Asked twice, and files may have come in between (when
- * the postmaster starts over after a crash): the first answer stands.
- */
-static int
-max_logs(void)
-{
-	static int	answer = 0;
-	int			need = MaxBackends + max_prepared_xacts;
-
-	if (answer == 0)
-		answer = Min(Max(need, count_existing_logs()) + UNDO_LOG_SLACK,
-					 (int) UNDO_MAX_LOGS);
-	return answer;
-}
-
-/* logs with this number or above aren't made, only scanned if they exist */
-static UndoLogNumber
-creation_limit(void)
-{
-	return (UndoLogNumber) Min(MaxBackends + max_prepared_xacts +
-							   UNDO_LOG_SPARE, UndoShmem->maxlogs);
-}
-
-static Size
-shmem_size(int maxlogs)
-{
-	return add_size(offsetof(UndoShared, logs),
-					mul_size(sizeof(UndoLogShared), mul_size(2, maxlogs)));
-}
-
-void
-undo_shmem_request(void)
-{
-	RequestAddinShmemSpace(shmem_size(max_logs()));
-	RequestNamedLWLockTranche("zheap_undo", 1);
-}
-
-static void
-init_log(UndoLogShared *log)
-{
-	pg_atomic_init_u32(&log->state, UNDO_LOG_ABSENT);
-	pg_atomic_init_u32(&log->tail, InvalidBlockNumber);
-	pg_atomic_init_u32(&log->used_blocks, 0);
-	pg_atomic_init_u64(&log->head, UndoLogHead(InvalidBlockNumber, 0));
-	pg_atomic_init_u64(&log->seq, 0);
-	pg_atomic_init_u32(&log->owner_pid, 0);
-	pg_atomic_init_u32(&log->pending, InvalidBlockNumber);
-	pg_atomic_init_u64(&log->bytes_written, 0);
-}
-
-void
-undo_shmem_startup(void)
-{
-	bool		found;
-	int			maxlogs = max_logs();
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	UndoShmem = ShmemInitStruct("zheap undo logs", shmem_size(maxlogs), &found);
-	if (!found)
-	{
-		UndoShmem->lock = &(GetNamedLWLockTranche("zheap_undo"))->lock;
-		pg_atomic_init_u32(&UndoShmem->state, UNDO_UNINIT);
-		pg_atomic_init_u64(&UndoShmem->u, 0);
-		pg_atomic_init_u64(&UndoShmem->h, 0);
-		pg_atomic_init_u32(&UndoShmem->global_exists, 0);
-		pg_atomic_init_u32(&UndoShmem->nlogs, 0);
-		pg_atomic_init_u32(&UndoShmem->nunlogged, 0);
-		UndoShmem->maxlogs = maxlogs;
-		UndoShmem->launcher_latch = NULL;
-		UndoShmem->launcher_pid = 0;
-		pg_atomic_init_u64(&UndoShmem->oldest_unapplied, 0);
-		pg_atomic_init_u64(&UndoShmem->retained, 0);
-		for (int i = 0; i < 2 * maxlogs; i++)
-			init_log(&UndoShmem->logs[i]);
-	}
-	LWLockRelease(AddinShmemInitLock);
-}
-
-void
-undo_require_preloaded(void)
-{
-	if (UndoShmem == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("zheap_am must be loaded via shared_preload_libraries"),
-				 errhint("Add zheap_am to shared_preload_libraries and restart the server.")));
-}
-
-/* ----------------------------------------------------------------
- *	names and files
- * ----------------------------------------------------------------
- */
-
-static RelFileLocator
-make_locator(RelFileNumber number)
-{
-	RelFileLocator locator;
-
-	RelLocatorSpc(locator) = UNDO_TABLESPACE;
-	RelLocatorDb(locator) = UNDO_DATABASE;
-	RelLocatorNumber(locator) = number;
-	return locator;
-}
-
-RelFileLocator
-undo_log_locator(char persistence, UndoLogNumber log)
-{
-	Assert(persistence != RELPERSISTENCE_TEMP);
-	return make_locator((persistence == RELPERSISTENCE_PERMANENT ?
-						 UNDO_PERMANENT_BASE : UNDO_UNLOGGED_BASE) + log);
-}
-
-UndoLogShared *
-undo_log_get(char persistence, UndoLogNumber log)
-{
-	Assert(persistence != RELPERSISTENCE_TEMP);
-	Assert(log < (UndoLogNumber) UndoShmem->maxlogs);
-	return &UndoShmem->logs[persistence == RELPERSISTENCE_PERMANENT ?
-							log : UndoShmem->maxlogs + log];
-}
-
-int
-undo_log_count(char persistence)
-{
-	return (int) pg_atomic_read_u32(persistence == RELPERSISTENCE_PERMANENT ?
-									&UndoShmem->nlogs : &UndoShmem->nunlogged);
-}
-
-static Buffer
-read_block(RelFileLocator locator, BlockNumber block, ReadBufferMode mode,
-		   bool permanent)
-{
-	return ReadBufferWithoutRelcache(locator, MAIN_FORKNUM, block, mode, NULL,
-									 permanent);
-}
-
-/*
- * Where undo pages were found last in shared buffers: saves readers, who jump
- * from log to log, the look into the buffer mapping table.  The buffer manager
- * checks the answer (ReadRecentBuffer), so it may be wrong.
- */
-#define RECENT_PAGES	16384	/* a power of two */
-
-typedef struct RecentPage
-{
-	UndoLogNumber log;
-	BlockNumber block;
-	Buffer		buffer;			/* Invalid = unused */
-} RecentPage;
-
-static RecentPage recent_pages[2][RECENT_PAGES];
-
-static inline RecentPage *
-recent_page(char persistence, UndoLogNumber log, BlockNumber block)
-{
-	return &recent_pages[persistence == RELPERSISTENCE_PERMANENT]
-		[(block * 31 + log) & (RECENT_PAGES - 1)];
-}
-
-Buffer
-undo_log_read(char persistence, UndoLogNumber log, BlockNumber block)
-{
-	RelFileLocator locator;
-	RecentPage *recent;
-
-	if (persistence == RELPERSISTENCE_TEMP)
-		return ReadBuffer(temp_log.rel, block);
-
-	locator = undo_log_locator(persistence, log);
-	recent = recent_page(persistence, log, block);
-	if (BufferIsValid(recent->buffer) && recent->log == log &&
-		recent->block == block &&
-		ReadRecentBuffer(locator, MAIN_FORKNUM, block, recent->buffer))
-		return recent->buffer;
-	recent->buffer = read_block(locator, block, RBM_NORMAL,
-								persistence == RELPERSISTENCE_PERMANENT);
-	recent->log = log;
-	recent->block = block;
-	return recent->buffer;
-}
-
-void
-undo_expect(char persistence, UndoRecPtr urp)
-{
-	if (persistence != RELPERSISTENCE_TEMP)
-		fetch_line(recent_page(persistence, UndoRecPtrGetLog(urp),
-							   UndoRecPtrGetBlock(urp)));
-}
-
-void
-undo_expect_page(char persistence, UndoRecPtr urp)
-{
-	const RecentPage *recent;
-	const char *page;
-
-	if (persistence == RELPERSISTENCE_TEMP)
-		return;
-	recent = recent_page(persistence, UndoRecPtrGetLog(urp),
-						 UndoRecPtrGetBlock(urp));
-	if (!BufferIsValid(recent->buffer) ||
-		recent->log != UndoRecPtrGetLog(urp) ||
-		recent->block != UndoRecPtrGetBlock(urp))
-		return;
-	/* addresses only: nothing is pinned, and nothing is read */
-	page = (const char *) BufferGetPage(recent->buffer);
-	fetch_line(GetBufferDescriptor(recent->buffer - 1));
-	fetch_line(page);
-	fetch_line(page + UndoRecPtrGetOffset(urp));
-	fetch_line(page + UndoRecPtrGetOffset(urp) + 64);
-	fetch_line(page + BLCKSZ - sizeof(UndoPageOpaqueData));
-}
-
-/*
- * Blocks of a log that hold something.  On a standby the shared mirror isn't
- * kept, so the file is asked.
- */
-BlockNumber
-undo_log_used_blocks(char persistence, UndoLogNumber log)
-{
-	if (persistence == RELPERSISTENCE_TEMP)
-		return temp_log.nblocks;
-	if (pg_atomic_read_u32(&UndoShmem->state) == UNDO_PRIMARY)
-	{
-		if (log >= (UndoLogNumber) UndoShmem->maxlogs)
-			return 0;
-		return pg_atomic_read_u32(&undo_log_get(persistence, log)->used_blocks);
-	}
-	else
-	{
-		SMgrRelation smgr = smgropen(undo_log_locator(persistence, log),
-									 InvalidBackendId);
-
-		return smgrexists(smgr, MAIN_FORKNUM) ?
-			smgrnblocks(smgr, MAIN_FORKNUM) : 0;
-	}
-}
-
-/*
- * Block 0 of a file that may be missing, empty or without a valid page
- * (created by a transaction that crashed before its WAL record, W35): pinned
- * and exclusively locked if the page is of the wanted kind, else Invalid.
- */
-static Buffer
-read_control_if_valid(RelFileLocator locator, uint32 magic, bool permanent)
-{
-	SMgrRelation smgr = smgropen(locator, InvalidBackendId);
-	Buffer		buffer;
-	Page		page;
-	const char *problem;
-
-	if (!smgrexists(smgr, MAIN_FORKNUM) || smgrnblocks(smgr, MAIN_FORKNUM) == 0)
-		return InvalidBuffer;
-	buffer = read_block(locator, 0, RBM_NORMAL, permanent);
-	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-	page = BufferGetPage(buffer);
-	if (PageIsNew(page))
-	{
-		UnlockReleaseBuffer(buffer);
-		return InvalidBuffer;
-	}
-	problem = undo_page_problem(page, magic);
-	if (problem != NULL)
-	{
-		UnlockReleaseBuffer(buffer);
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("control page of undo file base/%u/%u is damaged: %s",
-						RelLocatorDb(locator), RelLocatorNumber(locator), problem)));
-	}
-	return buffer;
-}
-
-/* Block 0, made if need be; pinned and exclusively locked, contents unknown. */
-static Buffer
-make_control_block(RelFileLocator locator, bool permanent)
-{
-	SMgrRelation smgr = smgropen(locator, InvalidBackendId);
-
-	if (!smgrexists(smgr, MAIN_FORKNUM))
-	{
-		smgrcreate(smgr, MAIN_FORKNUM, false);
-		if (permanent)
-			log_smgrcreate(&locator, MAIN_FORKNUM);
-	}
-	return read_block(locator,
-					  smgrnblocks(smgr, MAIN_FORKNUM) == 0 ? P_NEW : 0,
-					  RBM_ZERO_AND_LOCK, permanent);
-}
-
-/* the init fork gives an empty log after a crash */
-static void
-make_init_fork(RelFileLocator locator)
-{
-	SMgrRelation smgr = smgropen(locator, InvalidBackendId);
-	PGAlignedBlock page;
-
-	if (smgrexists(smgr, INIT_FORKNUM))
-		return;
-	smgrcreate(smgr, INIT_FORKNUM, false);
-	log_smgrcreate(&locator, INIT_FORKNUM);
-	undo_control_init(page.data);
-	log_newpage(&locator, INIT_FORKNUM, 0, page.data, true);
-	PageSetChecksumInplace(page.data, 0);
-	smgrextend(smgr, INIT_FORKNUM, 0, page.data, true);
-	smgrimmedsync(smgr, INIT_FORKNUM);
-}
 
 /* ----------------------------------------------------------------
  *	loading and horizons
@@ -466,7 +95,7 @@ undo_current_fxid(void)
 static void
 create_global(Fxid u, Fxid h)
 {
-	Buffer		buffer = make_control_block(make_locator(UNDO_GLOBAL_RELNUMBER), true);
+	Buffer		buffer = undo_make_control(undo_make_locator(UNDO_GLOBAL_RELNUMBER), true);
 	xl_undo_control xlrec = {.u = u,.h = h,.version = UNDO_FORMAT_VERSION,.init_global = 1};
 	XLogRecPtr	lsn;
 
@@ -487,8 +116,8 @@ static void
 load_log(char persistence, UndoLogNumber number)
 {
 	UndoLogShared *log = undo_log_get(persistence, number);
-	Buffer		buffer = read_control_if_valid(undo_log_locator(persistence, number),
-											   UNDO_CONTROL_MAGIC,
+	Buffer		buffer = undo_read_control(undo_log_locator(persistence, number),
+										   UNDO_CONTROL_MAGIC,
 											   persistence == RELPERSISTENCE_PERMANENT);
 	UndoControlData *control;
 
@@ -526,8 +155,8 @@ log_is_empty(char persistence, UndoLogNumber number)
 		return true;
 	if (UndoLogHeadBlock(head) != tail)
 		return false;
-	buffer = read_block(undo_log_locator(persistence, number), tail,
-						RBM_ZERO_ON_ERROR,
+	buffer = undo_read_block(undo_log_locator(persistence, number), tail,
+							 RBM_ZERO_ON_ERROR,
 						persistence == RELPERSISTENCE_PERMANENT);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	problem = undo_page_problem(BufferGetPage(buffer), UNDO_PAGE_MAGIC);
@@ -555,8 +184,8 @@ all_logs_empty(void)
 static bool
 load_global(void)
 {
-	Buffer		buffer = read_control_if_valid(make_locator(UNDO_GLOBAL_RELNUMBER),
-											   UNDO_GLOBAL_MAGIC, true);
+	Buffer		buffer = undo_read_control(undo_make_locator(UNDO_GLOBAL_RELNUMBER),
+															 UNDO_GLOBAL_MAGIC, true);
 	UndoGlobalData *global;
 
 	if (!BufferIsValid(buffer))
@@ -660,7 +289,7 @@ undo_horizons(void)
 Fxid
 undo_log_horizon(char persistence)
 {
-	return persistence == RELPERSISTENCE_TEMP ? temp_log.horizon :
+	return persistence == RELPERSISTENCE_TEMP ? undo_temp_log.horizon :
 		undo_horizons().h;
 }
 
@@ -699,13 +328,13 @@ create_log(char persistence, UndoLogNumber number)
 	XLogRecPtr	lsn;
 
 	if (!permanent)
-		make_init_fork(locator);
-	global = read_control_if_valid(make_locator(UNDO_GLOBAL_RELNUMBER),
-								   UNDO_GLOBAL_MAGIC, true);
+		undo_make_init_fork(locator);
+	global = undo_read_control(undo_make_locator(UNDO_GLOBAL_RELNUMBER),
+												 UNDO_GLOBAL_MAGIC, true);
 	if (!BufferIsValid(global))
 		elog(ERROR, "global control page of the undo store has vanished");
 	LockBuffer(global, BUFFER_LOCK_UNLOCK);
-	control = make_control_block(locator, permanent);
+	control = undo_make_control(locator, permanent);
 	LockBuffer(control, BUFFER_LOCK_UNLOCK);
 	LockBuffer(global, BUFFER_LOCK_EXCLUSIVE);
 	LockBuffer(control, BUFFER_LOCK_EXCLUSIVE);
@@ -769,7 +398,7 @@ attach_new(char persistence)
 		&UndoShmem->nlogs : &UndoShmem->nunlogged;
 
 	LWLockAcquire(UndoShmem->lock, LW_EXCLUSIVE);
-	for (UndoLogNumber i = 0; i < creation_limit(); i++)
+	for (UndoLogNumber i = 0; i < undo_creation_limit(); i++)
 	{
 		UndoLogShared *log = undo_log_get(persistence, i);
 
@@ -800,7 +429,7 @@ attach_new(char persistence)
 static void
 attach_temp(void)
 {
-	if (temp_log.rel == NULL)
+	if (undo_temp_log.rel == NULL)
 	{
 		RelFileLocator locator;
 		MemoryContext old;
@@ -821,10 +450,10 @@ attach_temp(void)
 		rel = undo_fake_relation(locator, RELPERSISTENCE_TEMP,
 								 UNDO_TEMP_RELNUMBER);
 		MemoryContextSwitchTo(old);
-		temp_log.nblocks = 0;
-		temp_log.tail = 0;
-		temp_log.seq = 0;
-		temp_log.rel = rel;
+		undo_temp_log.nblocks = 0;
+		undo_temp_log.tail = 0;
+		undo_temp_log.seq = 0;
+		undo_temp_log.rel = rel;
 	}
 }
 
@@ -832,20 +461,20 @@ attach_temp(void)
 void
 undo_log_restart_temp(Fxid horizon)
 {
-	temp_log.tail = 0;
-	temp_log.horizon = horizon;
+	undo_temp_log.tail = 0;
+	undo_temp_log.horizon = horizon;
 }
 
 /* Remove the session's temporary undo file; at session end. */
 void
 undo_log_drop_temp(void)
 {
-	if (temp_log.rel != NULL)
+	if (undo_temp_log.rel != NULL)
 	{
-		SMgrRelation smgr = RelationGetSmgr(temp_log.rel);
+		SMgrRelation smgr = RelationGetSmgr(undo_temp_log.rel);
 
 		smgrdounlinkall(&smgr, 1, false);
-		temp_log.rel = NULL;
+		undo_temp_log.rel = NULL;
 	}
 }
 
@@ -917,7 +546,7 @@ extend_to(RelFileLocator locator, BlockNumber block, bool permanent)
 	want = block + Min(Max(nblocks / 8, UNDO_EXTEND_MIN), UNDO_EXTEND_MAX);
 	while (nblocks < want)
 	{
-		Buffer		buffer = read_block(locator, P_NEW, RBM_NORMAL, permanent);
+		Buffer		buffer = undo_read_block(locator, P_NEW, RBM_NORMAL, permanent);
 
 		nblocks = BufferGetBlockNumber(buffer) + 1;
 		ReleaseBuffer(buffer);
@@ -961,20 +590,20 @@ recyclable_page(char persistence, UndoLogNumber number, BlockNumber tail,
 static Buffer
 switch_temp(void)
 {
-	BlockNumber block = temp_log.tail + 1;
+	BlockNumber block = undo_temp_log.tail + 1;
 	Buffer		buffer;
 
-	while (temp_log.nblocks <= block)
+	while (undo_temp_log.nblocks <= block)
 	{
-		buffer = ReadBuffer(temp_log.rel, P_NEW);
-		temp_log.nblocks = BufferGetBlockNumber(buffer) + 1;
+		buffer = ReadBuffer(undo_temp_log.rel, P_NEW);
+		undo_temp_log.nblocks = BufferGetBlockNumber(buffer) + 1;
 		ReleaseBuffer(buffer);
 	}
-	buffer = ReadBufferExtended(temp_log.rel, MAIN_FORKNUM, block,
+	buffer = ReadBufferExtended(undo_temp_log.rel, MAIN_FORKNUM, block,
 								RBM_ZERO_AND_LOCK, NULL);
-	undo_page_init(BufferGetPage(buffer), InvalidBlockNumber, ++temp_log.seq);
+	undo_page_init(BufferGetPage(buffer), InvalidBlockNumber, ++undo_temp_log.seq);
 	MarkBufferDirty(buffer);
-	temp_log.tail = block;
+	undo_temp_log.tail = block;
 	return buffer;
 }
 
@@ -1112,7 +741,7 @@ BlockNumber
 undo_log_tail(char persistence, UndoLogNumber number)
 {
 	if (persistence == RELPERSISTENCE_TEMP)
-		return temp_log.tail == 0 ? InvalidBlockNumber : temp_log.tail;
+		return undo_temp_log.tail == 0 ? InvalidBlockNumber : undo_temp_log.tail;
 	return pg_atomic_read_u32(&undo_log_get(persistence, number)->tail);
 }
 
@@ -1134,8 +763,8 @@ undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,
 
 	if (move)
 		ctlbuf = undo_log_read(persistence, number, 0);
-	global = read_control_if_valid(make_locator(UNDO_GLOBAL_RELNUMBER),
-								   UNDO_GLOBAL_MAGIC, true);
+	global = undo_read_control(undo_make_locator(UNDO_GLOBAL_RELNUMBER),
+												 UNDO_GLOBAL_MAGIC, true);
 	if (!BufferIsValid(global))
 		elog(ERROR, "global control page of the undo store has vanished");
 	if (move)
