@@ -402,10 +402,11 @@ copy_page(ZScanDesc scan, Page page)
 
 	Assert(scan->rowsused == 0);
 	reserve_rows(scan, BLCKSZ);
-	memcpy(scan->rows->data, page, ph->pd_lower);
+	/* not memcpy(), which compilers replace by slower code where it's so big */
+	memmove(scan->rows->data, page, ph->pd_lower);
 	memset(scan->rows->data + ph->pd_lower, 0, ph->pd_upper - ph->pd_lower);
-	memcpy(scan->rows->data + ph->pd_upper, (char *) page + ph->pd_upper,
-		   BLCKSZ - ph->pd_upper);
+	memmove(scan->rows->data + ph->pd_upper, (char *) page + ph->pd_upper,
+			BLCKSZ - ph->pd_upper);
 	scan->rowsused = BLCKSZ;
 }
 
