@@ -62,6 +62,8 @@ extern Buffer zheap_read_buffer(Relation rel, BlockNumber block);
 extern Buffer zheap_read_next_buffer(Relation rel, BlockNumber block,
 									 Buffer last,
 									 BufferAccessStrategy strategy);
+extern const char *zheap_next_page(Relation rel, Buffer buffer,
+								   BufferAccessStrategy strategy);
 
 /* ----------------------------------------------------------------
  *	zheap_delta.c: logged change of one page by bytes (rule W27)

@@ -88,3 +88,16 @@ zheap_read_next_buffer(Relation rel, BlockNumber block, Buffer last,
 	zheap_note_buffer(rel, block, buffer);
 	return buffer;
 }
+
+/*
+ * Where the page of the next block will probably be, by the same reasoning;
+ * NULL if that can't be said.  An address, nothing more: not to be read from.
+ */
+const char *
+zheap_next_page(Relation rel, Buffer buffer, BufferAccessStrategy strategy)
+{
+	if (RelationUsesLocalBuffers(rel) || strategy != NULL ||
+		buffer >= NBuffers)
+		return NULL;
+	return (const char *) BufferGetPage(buffer + 1);
+}

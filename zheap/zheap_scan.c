@@ -129,6 +129,7 @@ zheap_scan_begin(Relation rel, Snapshot snapshot, int nkeys,
 	scan->page_mode = snapshot != NULL && IsMVCCSnapshot(snapshot);
 	scan->rows = NULL;
 	scan->spare = NULL;
+	scan->ahead = scan->ahead_end = NULL;
 	scan->last = InvalidBuffer;
 	scan->last_block = InvalidBlockNumber;
 	scan->buffer = InvalidBuffer;
@@ -543,6 +544,8 @@ load_page(ZScanDesc scan, const OffsetNumber *offsets, int noffsets,
 									scan->strategy);
 	scan->last = buffer;
 	scan->last_block = scan->block;
+	scan->ahead = zheap_next_page(rel, buffer, scan->strategy);
+	scan->ahead_end = scan->ahead != NULL ? scan->ahead + BLCKSZ : NULL;
 	zheap_read_begin(&cx, rel, scan->base.rs_snapshot);
 	cx.loose_identity = true;
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
@@ -745,6 +748,13 @@ zheap_scan_getnextslot(TableScanDesc sscan, ScanDirection direction,
 			   ScanDirectionIsForward(direction) && sscan->rs_nkeys == 0))
 	{
 		Assert(scan->inited && scan->page_mode);
+		if (scan->ahead < scan->ahead_end)
+		{
+			/* the next page comes nearer while this one's rows are looked at */
+			fetch_line(scan->ahead);
+			fetch_line(scan->ahead + 64);
+			scan->ahead += 128;
+		}
 		store_row(scan, ++scan->current, slot);
 		pgstat_count_heap_getnext(sscan->rs_rd);
 		return true;

@@ -58,6 +58,8 @@ typedef struct ZScanDescData
 	/* block loaded last, and its buffer, not pinned: the next may lie there */
 	BlockNumber last_block;
 	Buffer		last;
+	const char *ahead;			/* what to have fetched of that next page: a */
+	const char *ahead_end;		/* hint, never read from */
 
 	/* a scan row by row: pinned page, offset of the row returned last */
 	Buffer		buffer;
