@@ -277,7 +277,7 @@ extern bool undo_fetch(UndoReader *reader, UndoRecPtr urp, Fxid writer,
 /*
  * Who is going to fetch records from several places says so before, for all of
  * them in one go, then for all of them again: their waits for memory overlap.
- * Hints; never wrong, never throw.  (undo_log.c)
+ * Hints; never wrong, never throw.  (undo_shmem.c)
  */
 extern void undo_expect(char persistence, UndoRecPtr urp);
 extern void undo_expect_page(char persistence, UndoRecPtr urp);
