@@ -348,41 +348,6 @@ zheap_value_size(int16 attlen, const char *p, Size have)
 	return size_at(attlen, p, have);
 }
 
-static inline Datum
-fetch_byval(Form_pg_attribute att, const char *p)
-{
-	switch (att->attlen)
-	{
-		case 1:
-			return CharGetDatum(*p);
-		case 2:
-			{
-				int16		v;
-
-				memcpy(&v, p, sizeof(v));
-				return Int16GetDatum(v);
-			}
-		case 4:
-			{
-				int32		v;
-
-				memcpy(&v, p, sizeof(v));
-				return Int32GetDatum(v);
-			}
-		case 8:
-			{
-				int64		v;
-
-				memcpy(&v, p, sizeof(v));
-				return Int64GetDatum(v);
-			}
-		default:
-			elog(ERROR, "unsupported length %d of a by-value type",
-				 att->attlen);
-	}
-	return (Datum) 0;
-}
-
 /* does the type's code rely on an alignment that p doesn't have */
 static inline bool
 is_misaligned(Form_pg_attribute att, const char *p)
@@ -447,7 +412,7 @@ deform_all(TupleDesc desc, const char *tuple, uint16 len, bool raw,
 			zheap_report_short_row(end - tuple, i + 1);
 
 		if (att->attbyval)
-			values[i] = fetch_byval(att, p);
+			values[i] = zheap_fetch_value(att->attlen, p);
 		else if (raw || !is_misaligned(att, p))
 			values[i] = PointerGetDatum(p);
 		else

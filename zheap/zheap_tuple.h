@@ -128,6 +128,41 @@ typedef struct ZMissing
 extern void zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
 									const ZMissing *missing);
 
+/* a by-value column at p, which need not be aligned; it is all there */
+static inline Datum
+zheap_fetch_value(int16 len, const char *p)
+{
+	switch (len)
+	{
+		case 4:
+			{
+				int32		v;
+
+				memcpy(&v, p, sizeof(v));
+				return Int32GetDatum(v);
+			}
+		case 8:
+			{
+				int64		v;
+
+				memcpy(&v, p, sizeof(v));
+				return Int64GetDatum(v);
+			}
+		case 2:
+			{
+				int16		v;
+
+				memcpy(&v, p, sizeof(v));
+				return Int16GetDatum(v);
+			}
+		case 1:
+			return CharGetDatum(*p);
+		default:
+			elog(ERROR, "unsupported length %d of a by-value type", len);
+	}
+	return (Datum) 0;
+}
+
 /*
  * Bytes of the value at p, of which "have" are there; 0 if they can't be all.
  * What to say then.  (For tuple slots, which deform rows step by step.)

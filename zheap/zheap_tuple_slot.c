@@ -191,41 +191,6 @@ deform_reference(ZTupleTableSlot *zslot, int i, const char *p,
 	return p + size;
 }
 
-/* a by-value column; it is known to be all there */
-static inline Datum
-deform_value(int16 len, const char *p)
-{
-	switch (len)
-	{
-		case 4:
-			{
-				int32		v;
-
-				memcpy(&v, p, sizeof(v));
-				return Int32GetDatum(v);
-			}
-		case 8:
-			{
-				int64		v;
-
-				memcpy(&v, p, sizeof(v));
-				return Int64GetDatum(v);
-			}
-		case 2:
-			{
-				int16		v;
-
-				memcpy(&v, p, sizeof(v));
-				return Int16GetDatum(v);
-			}
-		case 1:
-			return CharGetDatum(*p);
-		default:
-			elog(ERROR, "unsupported length %d of a by-value type", len);
-	}
-	return (Datum) 0;
-}
-
 /*
  * Columns i .. natts - 1, which lie from p on; bits is the null bitmap or
  * NULL, a constant where this is called.  Returns the place behind them.
@@ -253,7 +218,7 @@ deform_columns(ZTupleTableSlot *zslot, int i, int natts, const char *p,
 		{
 			if (unlikely(end - p < len))
 				zheap_report_short_row(end - zslot->data, i + 1);
-			values[i] = deform_value(len, p);
+			values[i] = zheap_fetch_value(len, p);
 			p += len;
 		}
 		else if (len == -1 && likely(p < end) && VARATT_IS_1B(p) &&
