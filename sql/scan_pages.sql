@@ -95,3 +95,23 @@ ROLLBACK;
 SELECT * FROM sp_sum();
 DROP TABLE sp;
 DROP FUNCTION sp_change, sp_sum;
+
+-- undo of a temporary table: the second transaction's begins on the page that
+-- held the first one's, whose rows look like a record of the second one's at
+-- every eighth byte
+CREATE TEMP TABLE sp_few (id int, t text);
+CREATE TEMP TABLE sp_wide (id int, b bytea);
+ALTER TABLE sp_wide ALTER b SET STORAGE PLAIN;
+INSERT INTO sp_few VALUES (1, 'the row');
+INSERT INTO sp_wide SELECT g, decode(repeat('8002031002004001', 230), 'hex') FROM generate_series(1, 4) g;
+BEGIN;
+DECLARE c CURSOR FOR SELECT id, md5(b) FROM sp_wide;
+UPDATE sp_wide SET b = decode(repeat('41', 1840), 'hex');
+FETCH ALL FROM c;
+COMMIT;
+BEGIN;
+DECLARE c CURSOR FOR SELECT * FROM sp_few;
+DO $$ BEGIN FOR i IN 1 .. 40 LOOP UPDATE sp_few SET t = repeat('x', i); END LOOP; END $$;
+FETCH ALL FROM c;
+COMMIT;
+SELECT * FROM sp_few;

@@ -13,7 +13,10 @@
  * the page.  What it holds is as true as ever: records are immutable, and
  * {persistence, writer, pointer} names one record for all time, since a page
  * is recycled only when none of its writers will write again.  What the copy
- * doesn't hold, or holds of another writer, is looked for on the page.
+ * doesn't hold, or holds of another writer, is looked for on the page.  A copy
+ * of what the page held before it was recycled isn't even asked: a pointer of
+ * now may lead into the middle of a record of then, where a user's own bytes
+ * may look like any other record.
  *
  *-------------------------------------------------------------------------
  */
@@ -80,6 +83,7 @@ static struct
 	int			fetches;		/* in a row, without the copy's help */
 	bool		copied;
 	uint16		lower;			/* of the copy */
+	Fxid		max_fxid;		/* likewise: no later writer is on it */
 	/* a run header of the copy */
 	uint16		run;
 	Oid			reloid;
@@ -117,7 +121,11 @@ get_record(Page page, UndoRecPtr urp, UndoRecord *rec, uint16 *run)
 	return true;
 }
 
-/* The record, if the private copy has it. */
+/*
+ * The record, if the private copy has it.  Had the page been recycled since, a
+ * writer whose record is there now would be later than all of then: these were
+ * below the horizon, and the horizon isn't above a writer that may still write.
+ */
 static bool
 get_from_copy(char persistence, UndoRecPtr urp, Fxid writer,
 			  BlockNumber block, UndoRecord *rec)
@@ -127,6 +135,7 @@ get_from_copy(char persistence, UndoRecPtr urp, Fxid writer,
 	if (!recent.copied || recent.block != UndoRecPtrGetBlock(urp) ||
 		recent.log != UndoRecPtrGetLog(urp) ||
 		recent.persistence != persistence ||
+		writer > recent.max_fxid ||
 		UndoRecPtrGetOffset(urp) >= recent.lower ||
 		!get_record((Page) recent.page.data, urp, rec, &at))
 		return false;
@@ -171,6 +180,7 @@ note_page(const UndoReader *reader, Page page, uint16 at)
 	memcpy(recent.page.data + header->pd_upper, (char *) page + header->pd_upper,
 		   BLCKSZ - header->pd_upper);
 	recent.lower = header->pd_lower;
+	recent.max_fxid = UndoPageGetOpaque(page)->max_fxid;
 	recent.run = 0;
 	recent.fetches = 0;
 	recent.copied = true;
