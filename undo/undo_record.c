@@ -124,7 +124,7 @@ get_record(Page page, UndoRecPtr urp, UndoRecord *rec, uint16 *run)
 /*
  * The record, if the private copy has it.  Had the page been recycled since, a
  * writer whose record is there now would be later than all of then: these were
- * below the horizon, and the horizon isn't above a writer that may still write.
+ * below the horizon, which isn't above a writer that may still write.
  */
 static bool
 get_from_copy(char persistence, UndoRecPtr urp, Fxid writer,
