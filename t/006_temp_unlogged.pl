@@ -133,7 +133,7 @@ is( ask($w, q{INSERT INTO tt SELECT g, -g FROM generate_series(1, 500) g;
 UPDATE twin SET c = c + 1 WHERE k = 3; UPDATE tt SET c = c - 1 WHERE k = 3; DELETE FROM tt WHERE k = 4;
 UPDATE twin SET c = c + 1 WHERE k = 5; DELETE FROM twin WHERE k = 6; INSERT INTO tt VALUES (7, 0); INSERT INTO twin VALUES (7, 0);
 SELECT count(*), sum(c) FROM twin; SELECT count(*), sum(c) FROM tt}), "500|125246\n500|-125247", 'changed by turns');
-is( ask($w, q{BEGIN; UPDATE tt SET c = 0; UPDATE twin SET c = 0; INSERT INTO tt VALUES (8, 8); INSERT INTO twin VALUES (8, 8); DELETE FROM twin WHERE k < 100; ROLLBACK;
+is( ask($w, q{BEGIN; UPDATE p SET c = 0 WHERE k = 1; UPDATE tt SET c = 0; UPDATE twin SET c = 0; INSERT INTO tt VALUES (8, 8); INSERT INTO twin VALUES (8, 8); DELETE FROM twin WHERE k < 100; ROLLBACK;
 SELECT count(*), sum(c) FROM twin; SELECT count(*), sum(c) FROM tt}), "500|125246\n500|-125247", 'rolled back');
 undo_quiet($node, 'after two tables with one number');
 is(ask($w, q{SELECT count(*), sum(c) FROM twin; SELECT count(*) FROM zheap_check('tt')}), "500|125246\n0", 'its undo gone');
