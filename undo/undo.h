@@ -101,7 +101,7 @@ extern Fxid undo_current_fxid(void);
  * Bytes of a record before its payload, of a run header with what it adds to
  * the page, and of a payload, at most; see undo_page.h, which proves them.
  */
-#define UNDO_MAX_HEAD		24
+#define UNDO_MAX_HEAD		(BLCKSZ > 1 << 14 ? 26 : 24)
 #define UNDO_MAX_RUN		19
 #define UNDO_MAX_PAYLOAD	(BLCKSZ - 24 - 40 - UNDO_MAX_RUN - UNDO_MAX_HEAD)
 

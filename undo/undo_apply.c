@@ -336,7 +336,8 @@ apply_pages(const UndoTouchedPage *pages, int npages, bool temp,
 
 		if ((page->persistence == RELPERSISTENCE_TEMP) != temp)
 			continue;
-		if (undo_file_is_doomed(page->locator))
+		/* the list has no temporary files, whose numbers may be others' */
+		if (!temp && undo_file_is_doomed(page->locator))
 			continue;
 
 		if (!unlimited)

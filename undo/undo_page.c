@@ -30,10 +30,10 @@ StaticAssertDecl(UNDO_PAGE_MAX_RELATIONS < RELATION_INLINE,
 StaticAssertDecl(UNDO_MAX_RUN ==
 				 1 + sizeof(UndoPageRelation) + UNDO_MAX_PACKED,
 				 "longest run header");
-/* first byte; length and distance < 2^14; block; flags; offset; chain */
-StaticAssertDecl(BLCKSZ > 1 << 14 ||
-				 UNDO_MAX_HEAD == 1 + 2 + 2 + 5 + 1 + 3 + UNDO_MAX_PACKED_URP,
-				 "longest record header");
+/* first byte; length and distance < BLCKSZ; block; flags; offset; chain */
+StaticAssertDecl(UNDO_MAX_HEAD ==
+				 1 + (BLCKSZ > 1 << 14 ? 3 + 3 : 2 + 2) + 5 + 1 + 3 +
+				 UNDO_MAX_PACKED_URP, "longest record header");
 
 /* relation number i of a page */
 #define PageRelation(page, i) \
@@ -194,8 +194,10 @@ undo_page_form_record(UndoInsertRec *rec, uint16 run)
 	len = (p - body) + rec->payload_len;
 	if (unlikely(len >= 0x80))
 	{
-		memmove(body + 1, body, p - body);
-		p++;
+		int			more = undo_packed_size(len) - 1;
+
+		memmove(body + more, body, p - body);
+		p += more;
 	}
 	(void) undo_pack(rec->head + 1, len);
 	rec->head_len = p - rec->head;

@@ -189,6 +189,7 @@ remember_page(UndoInsertion *ins, BlockNumber block, LevelState *level)
 	{
 		page = &pages[i];
 		if (page->block == block && page->nest_level == level->nest_level &&
+			page->persistence == ins->persistence &&
 			RelFileLocatorEquals(page->locator, ins->locator))
 			return;
 	}

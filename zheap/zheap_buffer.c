@@ -48,7 +48,9 @@ zheap_read_buffer(Relation rel, BlockNumber block)
 	int			i = block % RECENT_BUFFERS;
 	Buffer		buffer;
 
+	/* a temporary table may bear another table's number */
 	if (BufferIsValid(recent[i].buffer) && recent[i].block == block &&
+		!RelationUsesLocalBuffers(rel) &&
 		RelFileLocatorEquals(recent[i].locator, RelationLocator(rel)) &&
 		ReadRecentBuffer(RelationLocator(rel), MAIN_FORKNUM, block,
 						 recent[i].buffer))
