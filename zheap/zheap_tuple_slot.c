@@ -515,7 +515,8 @@ tts_zheap_copyslot(TupleTableSlot *dstslot, TupleTableSlot *srcslot)
 						 zsrc->writer, zsrc->cid);
 		zheap_slot_set_doubts(dstslot, zsrc->loose, zsrc->ended);
 		((ZTupleTableSlot *) dstslot)->was_locked = zsrc->was_locked;
-		((ZTupleTableSlot *) dstslot)->formed = zsrc->formed;
+		((ZTupleTableSlot *) dstslot)->formed = zsrc->formed &&
+			srcdesc == dstslot->tts_tupleDescriptor;
 		if (full != NULL)
 			pfree(full);
 		return;
