@@ -32,46 +32,46 @@ OBJS = \
 	undo/undo_worker.o \
 	undo/undo_drain.o \
 	undo/undo_createdb.o \
-	zheap/zheap_page.o \
-	zheap/zheap_buffer.o \
-	zheap/zheap_delta.o \
-	zheap/zheap_xact_slot.o \
-	zheap/zheap_tuple.o \
-	zheap/zheap_tuple_slot.o \
-	zheap/zheap_toast.o \
-	zheap/zheap_undo.o \
-	zheap/zheap_undo_cache.o \
-	zheap/zheap_memo.o \
-	zheap/zheap_spill.o \
-	zheap/zheap_walk.o \
-	zheap/zheap_jump.o \
-	zheap/zheap_visibility.o \
-	zheap/zheap_freed.o \
-	zheap/zheap_rollback.o \
-	zheap/zheap_prune.o \
-	zheap/zheap_reclaim.o \
-	zheap/zheap_space.o \
-	zheap/zheap_xlog_insert.o \
-	zheap/zheap_xlog_change.o \
-	zheap/zheap_lockers.o \
-	zheap/zheap_row.o \
-	zheap/zheap_lock.o \
-	zheap/zheap_row_write.o \
-	zheap/zheap_tuple_lock.o \
-	zheap/zheap_epq.o \
-	zheap/zheap_insert.o \
-	zheap/zheap_delete.o \
-	zheap/zheap_update.o \
-	zheap/zheap_scan.o \
-	zheap/zheap_index.o \
+	zheap/format/zheap_page.o \
+	zheap/format/zheap_delta.o \
+	zheap/format/zheap_tuple.o \
+	zheap/format/zheap_tuple_slot.o \
+	zheap/format/zheap_undo.o \
+	zheap/history/zheap_xact_slot.o \
+	zheap/history/zheap_record_cache.o \
+	zheap/history/zheap_chain_index.o \
+	zheap/history/zheap_spill_chain.o \
+	zheap/history/zheap_walk.o \
+	zheap/history/zheap_jump.o \
+	zheap/history/zheap_visibility.o \
+	zheap/space/zheap_buffer.o \
+	zheap/space/zheap_fsm_notes.o \
+	zheap/space/zheap_rollback.o \
+	zheap/space/zheap_prune.o \
+	zheap/space/zheap_make_room.o \
+	zheap/space/zheap_space.o \
+	zheap/write/zheap_toast.o \
+	zheap/write/zheap_xlog_insert.o \
+	zheap/write/zheap_xlog_change.o \
+	zheap/write/zheap_lockers.o \
+	zheap/write/zheap_row.o \
+	zheap/write/zheap_lock.o \
+	zheap/write/zheap_row_write.o \
+	zheap/write/zheap_tuple_lock.o \
+	zheap/write/zheap_epq.o \
+	zheap/write/zheap_insert.o \
+	zheap/write/zheap_delete.o \
+	zheap/write/zheap_update.o \
+	zheap/read/zheap_scan.o \
+	zheap/read/zheap_index_fetch.o \
 	zheap/zheap_index_build.o \
 	zheap/zheap_vacuum.o \
 	zheap/zheap_rewrite.o \
 	zheap/zheap_xlog.o \
-	zheap_inspect.o \
-	zheap_monitor.o \
-	zheap_check_page.o \
-	zheap_check.o \
+	inspect/zheap_inspect.o \
+	inspect/zheap_monitor.o \
+	inspect/zheap_check_page.o \
+	inspect/zheap_check.o \
 	zheap_guard.o \
 	zheap_am.o
 
@@ -105,7 +105,8 @@ endif
 include $(PGXS)
 
 # whole-project dependency: headers are few and builds short
-$(OBJS): $(wildcard $(srcdir)/*.h $(srcdir)/undo/*.h $(srcdir)/zheap/*.h)
+$(OBJS): $(wildcard $(srcdir)/*.h $(srcdir)/undo/*.h $(srcdir)/inspect/*.h \
+	$(srcdir)/zheap/*.h $(srcdir)/zheap/*/*.h)
 
 check-layers: $(OBJS)
 	@$(srcdir)/tools/check-layers $(OBJS)

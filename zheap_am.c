@@ -30,7 +30,7 @@
 
 #include "undo/undo.h"
 #include "zheap/zheap.h"
-#include "zheap/zheap_jump.h"
+#include "zheap/history/zheap_jump.h"
 
 PG_MODULE_MAGIC;
 

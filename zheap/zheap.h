@@ -18,9 +18,9 @@
 #include "utils/snapshot.h"
 
 #include "undo/undo.h"
-#include "zheap/zheap_page.h"
-#include "zheap/zheap_tuple.h"
-#include "zheap/zheap_undo.h"
+#include "zheap/format/zheap_page.h"
+#include "zheap/format/zheap_tuple.h"
+#include "zheap/format/zheap_undo.h"
 
 /* ----------------------------------------------------------------
  *	TID tags (core-contract.md, section 0)
@@ -426,7 +426,7 @@ extern void zheap_prune_page(Relation rel, Buffer buffer,
 							 ZPruneResult *result);
 
 /* ----------------------------------------------------------------
- *	zheap_reclaim.c
+ *	zheap_make_room.c
  * ----------------------------------------------------------------
  */
 
@@ -449,7 +449,7 @@ extern Size zheap_page_reclaimable_room(Relation rel, Buffer buffer,
 extern int	zheap_reclaim_options(Relation rel);
 
 /* ----------------------------------------------------------------
- *	zheap_freed.c
+ *	zheap_fsm_notes.c
  * ----------------------------------------------------------------
  */
 
@@ -603,7 +603,7 @@ extern TM_Result zheap_update(Relation rel, ItemPointer otid,
 							  bool *update_indexes);
 
 /* ----------------------------------------------------------------
- *	zheap_scan.c, zheap_index.c, zheap_vacuum.c: callbacks of the
+ *	zheap_scan.c, zheap_index_fetch.c, zheap_vacuum.c: callbacks of the
  *	TableAmRoutine, in its order
  * ----------------------------------------------------------------
  */

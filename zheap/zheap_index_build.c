@@ -31,7 +31,7 @@
 #include "utils/snapmgr.h"
 #include "utils/tuplesort.h"
 
-#include "zheap/zheap_scan.h"
+#include "zheap/read/zheap_scan.h"
 
 typedef struct Build
 {

@@ -51,7 +51,7 @@
 #include "utils/snapmgr.h"
 #include "utils/tuplesort.h"
 
-#include "zheap/zheap_walk.h"
+#include "zheap/history/zheap_walk.h"
 
 /* of the payload of a copy record: what is left by its fixed parts */
 #define COPY_MAX_OLD_BYTES	(UNDO_MAX_PAYLOAD - 128)

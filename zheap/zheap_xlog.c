@@ -15,8 +15,8 @@
 #include "storage/bufmgr.h"
 
 #include "zheap/zheap.h"
-#include "zheap/zheap_xlog.h"
-#include "zheap/zheap_xlog_change.h"
+#include "zheap/write/zheap_xlog_insert.h"
+#include "zheap/write/zheap_xlog_change.h"
 
 static void
 confirm_redo(XLogReaderState *record)

@@ -1,0 +1,424 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_delta.c
+ *	  Logged change of one page by bytes.
+ *
+ * The rare operations on a page (rollback, freeze, prune, growth of the xact
+ * slot array) edit a private copy and log the bytes that differ: one WAL
+ * record format and one redo routine for all of them, so none can have a redo
+ * bug of its own.  Changes that must share a critical section with an undo
+ * record do not come here.
+ *
+ * What is logged (rule W27).  The hole isn't: a full-page image leaves it out
+ * and restores it as zeroes, so nothing may depend on what it held.  Therefore
+ * bytes that lay in the old hole and don't lie in the new one are logged even
+ * where they are equal to the garbage found there, and the new hole is zeroed
+ * on the primary and in redo.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "access/xloginsert.h"
+#include "access/xlogutils.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/standby.h"
+#include "utils/rel.h"
+
+#include "undo/undo_debug.h"
+#include "zheap/zheap.h"
+#include "zheap/write/zheap_xlog_insert.h"
+
+/* equal bytes between two ranges that are cheaper logged than skipped */
+#define DELTA_MERGE_GAP			8
+
+/* more than this and a full image, which may be compressed, is the better */
+#define DELTA_MAX_DATA			(BLCKSZ * 3 / 4)
+
+/* the page's LSN and checksum belong to the buffer manager */
+#define DELTA_FIRST_BYTE		(offsetof(PageHeaderData, pd_flags))
+
+StaticAssertDecl(offsetof(PageHeaderData, pd_flags) == 10,
+				 "LSN and checksum come first");
+
+/* collected ranges: offset u16, length u16, bytes; not aligned */
+typedef struct DeltaRanges
+{
+	bool		overflow;		/* log a full image instead */
+	uint16		len;
+	char		data[DELTA_MAX_DATA];
+} DeltaRanges;
+
+static void
+delta_add_range(DeltaRanges *ranges, const char *page, uint16 start,
+				uint16 end)
+{
+	uint16		head[2];
+
+	Assert(start < end && end <= BLCKSZ);
+
+	head[0] = start;
+	head[1] = end - start;
+	if (ranges->overflow ||
+		ranges->len + sizeof(head) + head[1] > DELTA_MAX_DATA)
+	{
+		ranges->overflow = true;
+		return;
+	}
+	memcpy(ranges->data + ranges->len, head, sizeof(head));
+	memcpy(ranges->data + ranges->len + sizeof(head), page + start, head[1]);
+	ranges->len += sizeof(head) + head[1];
+}
+
+/* the first byte in [i, to) that differs, or to */
+static int
+skip_equal(const char *old, const char *new, int i, int to)
+{
+	while (i + 64 <= to && memcmp(old + i, new + i, 64) == 0)
+		i += 64;
+	while (i + 8 <= to && memcmp(old + i, new + i, 8) == 0)
+		i += 8;
+	while (i < to && old[i] == new[i])
+		i++;
+	return i;
+}
+
+/* do all eight bytes differ */
+static inline bool
+all_differ(const char *old, const char *new)
+{
+	uint64		a;
+	uint64		b;
+
+	memcpy(&a, old, sizeof(a));
+	memcpy(&b, new, sizeof(b));
+	a ^= b;
+	return ((a - UINT64CONST(0x0101010101010101)) & ~a &
+			UINT64CONST(0x8080808080808080)) == 0;
+}
+
+/*
+ * Collect what differs in [from, to).  Bytes outside [valid_from, valid_to)
+ * were in the old hole: they always count as different.
+ */
+static void
+delta_compare(DeltaRanges *ranges, const char *old, const char *new,
+			  uint16 from, uint16 to, uint16 valid_from, uint16 valid_to)
+{
+	int			start = -1;		/* of the open range */
+	int			last = -1;		/* its last different byte */
+	int			end = Min(to, valid_to);	/* of what can be compared */
+	int			i = from;
+
+	while (i < to)
+	{
+		if (i < valid_from || i >= end)
+		{
+			if (start < 0)
+				start = i;
+			i = i < valid_from ? Min(valid_from, to) : to;
+			last = i - 1;
+		}
+		else if (start < 0)
+		{
+			i = skip_equal(old, new, i, end);
+			if (i < end)
+				start = last = i++;
+		}
+		else if (i + 8 <= end && all_differ(old + i, new + i))
+		{
+			i += 8;
+			last = i - 1;
+		}
+		else
+		{
+			if (old[i] != new[i])
+				last = i;
+			else if (i - last > DELTA_MERGE_GAP)
+			{
+				delta_add_range(ranges, new, start, last + 1);
+				start = -1;
+			}
+			i++;
+		}
+	}
+	if (start >= 0)
+		delta_add_range(ranges, new, start, last + 1);
+}
+
+static void
+delta_zero_hole(Page page)
+{
+	PageHeader	hdr = (PageHeader) page;
+
+	Assert(hdr->pd_lower >= SizeOfPageHeaderData);
+	Assert(hdr->pd_lower <= hdr->pd_upper && hdr->pd_upper <= BLCKSZ);
+	memset((char *) page + hdr->pd_lower, 0, hdr->pd_upper - hdr->pd_lower);
+}
+
+/*
+ * Who edits the copy goes from line pointer to line pointer and moves tuples:
+ * a damaged one must not lead out of it.
+ */
+static void
+check_line_pointers(const ZPageDelta *delta)
+{
+	Page		page = (Page) delta->work.data;
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	OffsetNumber off;
+
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		lp = PageGetItemId(page, off);
+
+		if (ItemIdIsNormal(lp) && !zheap_item_is_in_page(page, lp))
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("corrupted line pointer in zheap relation \"%s\", block %u, offset %u",
+							RelationGetRelationName(delta->rel),
+							BufferGetBlockNumber(delta->buffer), off),
+					 errdetail("Expected: %u to %u, found: %u, length %u.",
+							   ((PageHeader) page)->pd_upper,
+							   ((PageHeader) page)->pd_special,
+							   lp->lp_off, lp->lp_len)));
+	}
+}
+
+/*
+ * Start a change: returns a private copy of the page.  The buffer is
+ * exclusively locked until zheap_delta_finish(), or the change is dropped.
+ */
+Page
+zheap_delta_begin(ZPageDelta *delta, Relation rel, Buffer buffer)
+{
+	Assert(BufferIsValid(buffer));
+	Assert(zheap_page_is_valid(BufferGetPage(buffer)));
+
+	delta->rel = rel;
+	delta->buffer = buffer;
+	memcpy(delta->work.data, BufferGetPage(buffer), BLCKSZ);
+	check_line_pointers(delta);
+	return (Page) delta->work.data;
+}
+
+/*
+ * Copy the change back and log it.  Exclusive lock held all along; nothing is
+ * thrown after the first byte changed.  An unchanged page stays untouched.
+ * conflict: largest fxid whose history some standby snapshot may still need
+ * and that this change removes, 0 if none.
+ */
+void
+zheap_delta_finish(ZPageDelta *delta, Fxid conflict)
+{
+	Page		page = BufferGetPage(delta->buffer);
+	PageHeader	old = (PageHeader) page;
+	PageHeader	new = (PageHeader) delta->work.data;
+	DeltaRanges ranges;
+
+	Assert(new->pd_special <= BLCKSZ && new->pd_upper <= new->pd_special);
+	Assert(new->pd_lower <= new->pd_upper);
+	Assert(zheap_page_is_valid(delta->work.data));
+
+	ranges.overflow = false;
+	ranges.len = 0;
+	delta_compare(&ranges, page, delta->work.data,
+				  DELTA_FIRST_BYTE, new->pd_lower,
+				  DELTA_FIRST_BYTE, old->pd_lower);
+	delta_compare(&ranges, page, delta->work.data,
+				  new->pd_upper, BLCKSZ, old->pd_upper, BLCKSZ);
+	if (ranges.len == 0 && !ranges.overflow)
+		return;
+
+	delta_zero_hole(delta->work.data);
+
+	START_CRIT_SECTION();
+
+	/* LSN and checksum are the same in both: nobody else could change them */
+	memcpy(page, delta->work.data, BLCKSZ);
+	MarkBufferDirty(delta->buffer);
+
+	if (RelationNeedsWAL(delta->rel))
+	{
+		xl_zheap_delta xlrec;
+		XLogRecPtr	lsn;
+
+		xlrec.conflict = conflict;
+
+		XLogBeginInsert();
+		XLogRegisterData((char *) &xlrec, SizeOfZHeapDelta);
+		if (ranges.overflow)
+			XLogRegisterBuffer(0, delta->buffer,
+							   REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
+		else
+		{
+			XLogRegisterBuffer(0, delta->buffer, REGBUF_STANDARD);
+			XLogRegisterBufData(0, ranges.data, ranges.len);
+		}
+		lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_DELTA);
+		PageSetLSN(page, lsn);
+	}
+
+	END_CRIT_SECTION();
+}
+
+void
+zheap_delta_log_conflict(Relation rel, BlockNumber block, Fxid conflict)
+{
+	Buffer		buffer;
+	Page		page;
+	DeltaRanges ranges;
+	xl_zheap_delta xlrec;
+	XLogRecPtr	lsn;
+
+	if (!RelationNeedsWAL(rel) || !XLogStandbyInfoActive())
+		return;
+	buffer = ReadBuffer(rel, block);
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	page = BufferGetPage(buffer);
+
+	/* a range that changes nothing */
+	ranges.overflow = false;
+	ranges.len = 0;
+	delta_add_range(&ranges, page, DELTA_FIRST_BYTE, DELTA_FIRST_BYTE + 1);
+	xlrec.conflict = conflict;
+
+	START_CRIT_SECTION();
+	MarkBufferDirty(buffer);
+	XLogBeginInsert();
+	XLogRegisterData((char *) &xlrec, SizeOfZHeapDelta);
+	XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
+	XLogRegisterBufData(0, ranges.data, ranges.len);
+	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_DELTA);
+	PageSetLSN(page, lsn);
+	END_CRIT_SECTION();
+
+	UnlockReleaseBuffer(buffer);
+}
+
+/* Apply logged ranges; PANICs in redo if they don't make a page. */
+static void
+delta_apply(Page page, const char *data, Size len)
+{
+	const char *end = data + len;
+
+	while (data < end)
+	{
+		uint16		head[2];
+
+		if (end - data < (ptrdiff_t) sizeof(head))
+			elog(PANIC, "truncated range in page delta");
+		memcpy(head, data, sizeof(head));
+		data += sizeof(head);
+		if (head[0] < DELTA_FIRST_BYTE || head[0] + head[1] > BLCKSZ ||
+			head[1] > end - data)
+			elog(PANIC, "bad range in page delta: offset %u, length %u",
+				 head[0], head[1]);
+		memcpy((char *) page + head[0], data, head[1]);
+		data += head[1];
+	}
+	if (!zheap_page_is_valid(page))
+		elog(PANIC, "page delta left an invalid page");
+	delta_zero_hole(page);
+}
+
+void
+zheap_conflict_redo(XLogReaderState *record, Fxid conflict)
+{
+	if (InHotStandby && conflict != InvalidFxid)
+	{
+		RelFileLocator locator;
+
+		XLogRecGetBlockTag(record, 0, &locator, NULL, NULL);
+		ResolveRecoveryConflictWithSnapshotFullXid(FullTransactionIdFromU64(conflict),
+												   locator);
+	}
+}
+
+/* Redo; conflicting snapshots are resolved before the page is locked. */
+void
+zheap_delta_redo(XLogReaderState *record)
+{
+	XLogRecPtr	lsn = record->EndRecPtr;
+	xl_zheap_delta xlrec;
+	Buffer		buffer;
+
+	memcpy(&xlrec, XLogRecGetData(record), SizeOfZHeapDelta);
+
+	zheap_conflict_redo(record, xlrec.conflict);
+
+	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
+	{
+		Page		page = BufferGetPage(buffer);
+		Size		len;
+		char	   *data = XLogRecGetBlockData(record, 0, &len);
+
+		if (data == NULL)
+			elog(PANIC, "page delta without data");
+		delta_apply(page, data, len);
+		PageSetLSN(page, lsn);
+		MarkBufferDirty(buffer);
+	}
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+}
+
+void
+zheap_delta_desc(StringInfo buf, XLogReaderState *record)
+{
+	xl_zheap_delta xlrec;
+	Size		len = 0;
+
+	memcpy(&xlrec, XLogRecGetData(record), SizeOfZHeapDelta);
+	(void) XLogRecGetBlockData(record, 0, &len);
+	appendStringInfo(buf, "conflict " UINT64_FORMAT ", %zu bytes",
+					 xlrec.conflict, len);
+}
+
+bool
+zheap_delta_grow(Relation rel, Buffer buffer)
+{
+	Page		page = BufferGetPage(buffer);
+	bool		done PG_USED_FOR_ASSERTS_ONLY;
+
+	if (ZPageGetOpaque(page)->nslots >= ZHEAP_MAX_XACT_SLOTS ||
+		zheap_page_total_free(page) < sizeof(ZXactSlotData))
+		return false;
+
+	START_CRIT_SECTION();
+	done = zheap_page_grow_xact_slots(page);
+	Assert(done);
+	MarkBufferDirty(buffer);
+	UNDO_CRASH_POINT("growing");
+	if (RelationNeedsWAL(rel))
+	{
+		XLogRecPtr	lsn;
+
+		XLogBeginInsert();
+		XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
+		lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_GROW);
+		PageSetLSN(page, lsn);
+	}
+	END_CRIT_SECTION();
+	UNDO_CRASH_POINT("grown");
+	return true;
+}
+
+void
+zheap_delta_redo_grow(XLogReaderState *record)
+{
+	Buffer		buffer;
+
+	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
+	{
+		Page		page = BufferGetPage(buffer);
+
+		if (!zheap_page_grow_xact_slots(page))
+			elog(PANIC, "no room for another xact slot in redo");
+		PageSetLSN(page, record->EndRecPtr);
+		MarkBufferDirty(buffer);
+	}
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+}

@@ -1,0 +1,837 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_page.c
+ *	  One page of a zheap table: init, add, replace in place, compact, grow
+ *	  and trim the xact slots, check.
+ *
+ * Pure functions on page bytes: no buffers, no WAL, no transactions.  What
+ * changes a page here depends on nothing but the page and the arguments, so
+ * that do and redo call the same function and get the same bytes (hints
+ * excepted).  None of them allocates or throws, so they may run in a critical
+ * section; zheap_page_check and zheap_page_problem are the exceptions.
+ *
+ * The hole between line pointers and tuples is always zero: whoever makes
+ * bytes part of it clears them.  Gaps between tuples may hold anything.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/bufmask.h"
+#include "access/htup_details.h"
+#include "storage/bufpage.h"
+#include "utils/rel.h"
+
+#include "zheap/format/zheap_page.h"
+
+#define PageHeaderOf(page)		((PageHeader) (page))
+
+/* ----------------------------------------------------------------
+ *	tuple headers and slack
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Unused bytes at the end of an allocation that has SLACK; 0 if their number
+ * makes no sense (zheap_page_problem reports it).
+ */
+static uint16
+slack_size(const char *tuple, uint16 lp_len)
+{
+	uint16		n = (uint8) tuple[lp_len - 1];
+
+	if (n == 255)
+	{
+		if (lp_len < ZHEAP_HEADER_SIZE + 3)
+			return 0;
+		memcpy(&n, tuple + lp_len - 3, sizeof(uint16));
+		if (n < 255)
+			return 0;
+	}
+	if (n + ZHEAP_HEADER_SIZE > lp_len)
+		return 0;
+	return n;
+}
+
+uint16
+zheap_tuple_true_len(const char *tuple, uint16 lp_len)
+{
+	ZTupleHeader header;
+
+	Assert(lp_len >= ZHEAP_HEADER_SIZE);
+	zheap_header_get(tuple, &header);
+	if ((header.natts_flags1 & ZH_SLACK) == 0)
+		return lp_len;
+	return lp_len - slack_size(tuple, lp_len);
+}
+
+/*
+ * Never more than ZHEAP_MAX_ORIGINS; what doesn't fit the row isn't counted.
+ */
+int
+zheap_tuple_origins(const char *tuple, uint16 len, ZOrigin *origins)
+{
+	ZOrigin		found[ZHEAP_MAX_ORIGINS];
+	ZTupleHeader header;
+	int			n = 0;
+	bool		more;
+
+	zheap_header_get(tuple, &header);
+	more = (header.natts_flags1 & ZH_ORIGIN) != 0;
+	while (more && n < ZHEAP_MAX_ORIGINS &&
+		   len >= ZHEAP_HEADER_SIZE + ZHEAP_ORIGIN_SIZE)
+	{
+		len -= ZHEAP_ORIGIN_SIZE;
+		memcpy(&found[n].newest, tuple + len, sizeof(Fxid));
+		memcpy(&found[n].tid, tuple + len + sizeof(Fxid),
+			   sizeof(ItemPointerData));
+		more = (found[n].tid.ip_posid & ZHEAP_ORIGIN_MORE) != 0;
+		found[n].tid.ip_posid &= ~ZHEAP_ORIGIN_MORE;
+		n++;
+	}
+	for (int i = 0; origins != NULL && i < n; i++)
+		origins[i] = found[n - 1 - i];
+	return n;
+}
+
+/*
+ * Write a body into an allocation of alloc bytes; what is left over becomes
+ * slack.  The number of slack bytes is stored in the last of them; 255 there
+ * means that a u16 in the two bytes before it has the number.
+ */
+static void
+write_body(char *place, uint16 alloc, const char *tuple, uint16 len)
+{
+	ZTupleHeader header;
+	uint16		slack = alloc - len;
+
+	Assert(len >= ZHEAP_HEADER_SIZE && len <= alloc);
+
+	memcpy(place, tuple, len);
+	zheap_header_get(place, &header);
+	header.natts_flags1 &= ~ZH_SLACK;
+	if (slack > 0)
+	{
+		header.natts_flags1 |= ZH_SLACK;
+		memset(place + len, 0, slack);
+		if (slack < 255)
+			place[alloc - 1] = (char) (uint8) slack;
+		else
+		{
+			memcpy(place + alloc - 3, &slack, sizeof(uint16));
+			place[alloc - 1] = (char) (uint8) 255;
+		}
+	}
+	zheap_header_put(place, &header);
+	Assert(zheap_tuple_true_len(place, alloc) == len);
+}
+
+/* ----------------------------------------------------------------
+ *	pages
+ * ----------------------------------------------------------------
+ */
+
+void
+zheap_page_init(Page page, int nslots)
+{
+	ZPageOpaque opaque;
+
+	Assert(nslots >= 1 && nslots <= ZHEAP_MAX_XACT_SLOTS);
+
+	PageInit(page, BLCKSZ,
+			 sizeof(ZPageOpaqueData) + nslots * sizeof(ZXactSlotData));
+	opaque = ZPageGetOpaque(page);
+	opaque->magic = ZHEAP_PAGE_MAGIC;
+	opaque->version = ZHEAP_PAGE_VERSION;
+	opaque->nslots = (uint8) nslots;
+	opaque->flags = ZPAGE_ALL_RESOLVED;
+	opaque->unused = 0;
+	Assert(zheap_page_is_valid(page));
+}
+
+/* bytes of the special space that the opaque calls for */
+static Size
+special_size(Page page)
+{
+	ZPageOpaque opaque = ZPageGetOpaque(page);
+	Size		size = sizeof(ZPageOpaqueData);
+
+	size += opaque->nslots * sizeof(ZXactSlotData);
+	if (opaque->flags & ZPAGE_HAS_SPILL)
+		size += sizeof(ZXactSlotData);
+	return size;
+}
+
+bool
+zheap_page_is_valid(Page page)
+{
+	PageHeader	ph = PageHeaderOf(page);
+	ZPageOpaque opaque = ZPageGetOpaque(page);
+
+	return !PageIsNew(page) &&
+		opaque->magic == ZHEAP_PAGE_MAGIC &&
+		opaque->version == ZHEAP_PAGE_VERSION &&
+		opaque->nslots >= 1 && opaque->nslots <= ZHEAP_MAX_XACT_SLOTS &&
+		ph->pd_special == BLCKSZ - special_size(page) &&
+		ph->pd_lower >= SizeOfPageHeaderData &&
+		ph->pd_lower <= ph->pd_upper &&
+		ph->pd_upper <= ph->pd_special &&
+		PageGetMaxOffsetNumber(page) <= MaxHeapTuplesPerPage;
+}
+
+void
+zheap_page_check(Relation rel, BlockNumber block, Page page)
+{
+	ZPageOpaque opaque = ZPageGetOpaque(page);
+
+	if (likely(zheap_page_is_valid(page)))
+		return;
+
+	if (PageIsNew(page))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("block %u of zheap relation \"%s\" is not initialized",
+						block, RelationGetRelationName(rel))));
+	if (opaque->magic != ZHEAP_PAGE_MAGIC)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("block %u of relation \"%s\" is not a zheap page",
+						block, RelationGetRelationName(rel)),
+				 errdetail("Magic number is %04X, expected %04X.",
+						   opaque->magic, ZHEAP_PAGE_MAGIC)));
+	if (opaque->version != ZHEAP_PAGE_VERSION)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("block %u of zheap relation \"%s\" has format version %u, expected %u",
+						block, RelationGetRelationName(rel),
+						opaque->version, ZHEAP_PAGE_VERSION)));
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("block %u of zheap relation \"%s\" has an invalid page header",
+					block, RelationGetRelationName(rel)),
+			 errdetail("lower %u, upper %u, special %u, %u xact slots, flags %04X.",
+					   PageHeaderOf(page)->pd_lower,
+					   PageHeaderOf(page)->pd_upper,
+					   PageHeaderOf(page)->pd_special,
+					   opaque->nslots, opaque->flags)));
+}
+
+Size
+zheap_page_total_free(Page page)
+{
+	PageHeader	ph = PageHeaderOf(page);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	Size		free = ph->pd_special - ph->pd_lower;
+	OffsetNumber off;
+
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		lp = PageGetItemId(page, off);
+
+		if (ItemIdIsNormal(lp))
+		{
+			/* a damaged page must not look like an empty one */
+			if (ItemIdGetLength(lp) > free)
+				return 0;
+			free -= ItemIdGetLength(lp);
+		}
+	}
+	return free;
+}
+
+Size
+zheap_page_hole_room(Page page)
+{
+	PageHeader	ph = PageHeaderOf(page);
+	int			nslots = ZPageGetOpaque(page)->nslots;
+	Size		room = ph->pd_upper - ph->pd_lower;
+	Size		keep = sizeof(ItemIdData);
+
+	if (PageGetMaxOffsetNumber(page) >= MaxHeapTuplesPerPage)
+		return 0;
+	if (nslots < ZHEAP_XACT_SLOT_RESERVE)
+		keep += (ZHEAP_XACT_SLOT_RESERVE - nslots) * sizeof(ZXactSlotData);
+	return room > keep ? room - keep : 0;
+}
+
+Size
+zheap_page_insert_room(Page page)
+{
+	PageHeader	ph = PageHeaderOf(page);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	int			nslots = ZPageGetOpaque(page)->nslots;
+	Size		room = ph->pd_special - ph->pd_lower;
+	Size		keep = 0;
+	int			nunused = 0;
+	OffsetNumber off;
+
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		lp = PageGetItemId(page, off);
+
+		if (ItemIdIsNormal(lp))
+		{
+			if (ItemIdGetLength(lp) > room)
+				return 0;
+			room -= ItemIdGetLength(lp);
+		}
+		else if (!ItemIdIsUsed(lp))
+			nunused++;
+	}
+
+	if (nunused == 0)
+	{
+		if (max >= MaxHeapTuplesPerPage)
+			return 0;
+		keep += sizeof(ItemIdData);
+	}
+	if (nslots < ZHEAP_XACT_SLOT_RESERVE && max > 0)
+		keep += (ZHEAP_XACT_SLOT_RESERVE - nslots) * sizeof(ZXactSlotData);
+
+	return room > keep ? room - keep : 0;
+}
+
+OffsetNumber
+zheap_page_free_offset(Page page, bool *append)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+	*append = false;
+	if (PageHasFreeLinePointers(page))
+	{
+		OffsetNumber off;
+
+		for (off = FirstOffsetNumber; off <= max; off++)
+		{
+			if (!ItemIdIsUsed(PageGetItemId(page, off)))
+				return off;
+		}
+	}
+	if (max >= MaxHeapTuplesPerPage)
+		return InvalidOffsetNumber;
+	*append = true;
+	return OffsetNumberNext(max);
+}
+
+/* ----------------------------------------------------------------
+ *	space
+ * ----------------------------------------------------------------
+ */
+
+/* push all tuples against the special space, in the order of their pointers */
+void
+zheap_page_compact(Page page)
+{
+	PageHeader	ph = PageHeaderOf(page);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	LocationIndex upper = ph->pd_special;
+	PGAlignedBlock copy;
+	OffsetNumber off;
+
+	Assert(zheap_page_is_valid(page));
+
+	memcpy(copy.data + ph->pd_upper, page + ph->pd_upper,
+		   ph->pd_special - ph->pd_upper);
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		lp = PageGetItemId(page, off);
+
+		if (!ItemIdIsNormal(lp))
+			continue;
+		Assert(lp->lp_off >= ph->pd_upper &&
+			   lp->lp_off + lp->lp_len <= ph->pd_special);
+		upper -= lp->lp_len;
+		memcpy(page + upper, copy.data + lp->lp_off, lp->lp_len);
+		lp->lp_off = upper;
+	}
+	Assert(upper >= ph->pd_upper);
+	memset(page + ph->pd_upper, 0, upper - ph->pd_upper);
+	ph->pd_upper = upper;
+}
+
+bool
+zheap_page_make_room(Page page, Size need)
+{
+	PageHeader	ph = PageHeaderOf(page);
+
+	if ((Size) (ph->pd_upper - ph->pd_lower) >= need)
+		return true;
+	if (zheap_page_total_free(page) < need)
+		return false;
+	zheap_page_compact(page);
+	Assert((Size) (ph->pd_upper - ph->pd_lower) >= need);
+	return true;
+}
+
+/* no pointer is UNUSED any more? then the hint would only cost searches */
+static void
+clear_free_lines_if_none(Page page)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	OffsetNumber off;
+
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		if (!ItemIdIsUsed(PageGetItemId(page, off)))
+			return;
+	}
+	PageClearHasFreeLinePointers(page);
+}
+
+bool
+zheap_page_add(Page page, OffsetNumber off, const char *tuple, uint16 len)
+{
+	PageHeader	ph = PageHeaderOf(page);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	bool		append = (off == OffsetNumberNext(max));
+	Size		need = len + (append ? sizeof(ItemIdData) : 0);
+	bool		ok;
+	ItemId		lp;
+
+	Assert(len >= ZHEAP_HEADER_SIZE);
+	Assert(tuple + len <= (char *) page || tuple >= (char *) page + BLCKSZ);
+
+	ok = off >= FirstOffsetNumber && off <= MaxHeapTuplesPerPage &&
+		(append || (off <= max && !ItemIdIsUsed(PageGetItemId(page, off)))) &&
+		zheap_page_make_room(page, need);
+	Assert(ok);
+	if (!ok)
+		return false;
+
+	if (append)
+		ph->pd_lower += sizeof(ItemIdData);
+	ph->pd_upper -= len;
+	lp = PageGetItemId(page, off);
+	ItemIdSetNormal(lp, ph->pd_upper, len);
+	write_body((char *) page + ph->pd_upper, len, tuple, len);
+
+	if (!append)
+		clear_free_lines_if_none(page);
+	return true;
+}
+
+/*
+ * Free bytes, zheap_page_total_free(), that zheap_page_replace will consume.
+ * The old body's place counts as free already.
+ */
+Size
+zheap_page_replace_need(Page page, OffsetNumber off, uint16 len)
+{
+	ItemId		lp = PageGetItemId(page, off);
+
+	Assert(ItemIdIsNormal(lp));
+	return len > lp->lp_len ? len - lp->lp_len : 0;
+}
+
+/*
+ * A body that doesn't fit its allocation moves to a new one; the old one is
+ * free at once although the change may yet be rolled back, because every
+ * older body that can come back fits the new allocation too.
+ */
+bool
+zheap_page_replace(Page page, OffsetNumber off, const char *tuple, uint16 len)
+{
+	PageHeader	ph = PageHeaderOf(page);
+	ItemId		lp = PageGetItemId(page, off);
+
+	Assert(off >= FirstOffsetNumber && off <= PageGetMaxOffsetNumber(page));
+	Assert(ItemIdIsNormal(lp));
+	Assert(len >= ZHEAP_HEADER_SIZE);
+	Assert(tuple + len <= (char *) page || tuple >= (char *) page + BLCKSZ);
+
+	if (len > lp->lp_len)
+	{
+		if ((Size) (ph->pd_upper - ph->pd_lower) < len)
+		{
+			if (zheap_page_total_free(page) + lp->lp_len < len)
+				return false;
+			/* compact without the old body */
+			ItemIdSetUnused(lp);
+			zheap_page_compact(page);
+		}
+		Assert((Size) (ph->pd_upper - ph->pd_lower) >= len);
+		ph->pd_upper -= len;
+		ItemIdSetNormal(lp, ph->pd_upper, len);
+	}
+	write_body((char *) page + lp->lp_off, lp->lp_len, tuple, len);
+	return true;
+}
+
+void
+zheap_page_drop_slack(Page page, OffsetNumber off)
+{
+	ItemId		lp = PageGetItemId(page, off);
+	char	   *tuple = (char *) page + lp->lp_off;
+	ZTupleHeader header;
+
+	Assert(ItemIdIsNormal(lp));
+	zheap_header_get(tuple, &header);
+	if ((header.natts_flags1 & ZH_SLACK) == 0)
+		return;
+	lp->lp_len = zheap_tuple_true_len(tuple, lp->lp_len);
+	header.natts_flags1 &= ~ZH_SLACK;
+	zheap_header_put(tuple, &header);
+}
+
+/* ----------------------------------------------------------------
+ *	line pointers
+ * ----------------------------------------------------------------
+ */
+
+void
+zheap_page_set_dead(Page page, OffsetNumber off)
+{
+	ItemId		lp = PageGetItemId(page, off);
+
+	Assert(ItemIdIsUsed(lp));
+	ItemIdSetDead(lp);
+}
+
+void
+zheap_page_set_spilled(Page page, OffsetNumber off)
+{
+	ItemId		lp = PageGetItemId(page, off);
+
+	Assert(ItemIdIsNormal(lp));
+	ItemIdSetRedirect(lp, 1);
+	Assert(ZItemIdIsSpilled(lp));
+}
+
+void
+zheap_page_set_unused(Page page, OffsetNumber off)
+{
+	ItemId		lp = PageGetItemId(page, off);
+
+	ItemIdSetUnused(lp);
+	PageSetHasFreeLinePointers(page);
+}
+
+void
+zheap_page_truncate_line_pointers(Page page)
+{
+	PageHeader	ph = PageHeaderOf(page);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	LocationIndex lower = ph->pd_lower;
+
+	while (max >= FirstOffsetNumber &&
+		   !ItemIdIsUsed(PageGetItemId(page, max)))
+	{
+		lower -= sizeof(ItemIdData);
+		max--;
+	}
+	if (lower == ph->pd_lower)
+		return;
+	memset(page + lower, 0, ph->pd_lower - lower);
+	ph->pd_lower = lower;
+	clear_free_lines_if_none(page);
+}
+
+/* ----------------------------------------------------------------
+ *	xact slots
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Shift tuples and the first nkeep xact slots by delta bytes (negative: to
+ * the front).
+ */
+static void
+shift_tuples(Page page, int nkeep, int delta)
+{
+	PageHeader	ph = PageHeaderOf(page);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	Size		size;
+	OffsetNumber off;
+
+	size = ph->pd_special - ph->pd_upper + nkeep * sizeof(ZXactSlotData);
+	memmove(page + ph->pd_upper + delta, page + ph->pd_upper, size);
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		lp = PageGetItemId(page, off);
+
+		if (ItemIdIsNormal(lp))
+			lp->lp_off += delta;
+	}
+	if (delta > 0)
+		memset(page + ph->pd_upper, 0, delta);
+	ph->pd_upper += delta;
+	ph->pd_special += delta;
+}
+
+bool
+zheap_page_grow_xact_slots(Page page)
+{
+	ZPageOpaque opaque = ZPageGetOpaque(page);
+	int			n = opaque->nslots;
+
+	Assert(zheap_page_is_valid(page));
+
+	if (n >= ZHEAP_MAX_XACT_SLOTS ||
+		!zheap_page_make_room(page, sizeof(ZXactSlotData)))
+		return false;
+
+	shift_tuples(page, n, -(int) sizeof(ZXactSlotData));
+	opaque->nslots = (uint8) (n + 1);
+	memset(ZPageGetXactSlot(page, n + 1), 0, sizeof(ZXactSlotData));
+	Assert(zheap_page_is_valid(page));
+	return true;
+}
+
+void
+zheap_page_trim_xact_slots(Page page)
+{
+	ZPageOpaque opaque = ZPageGetOpaque(page);
+	int			n = opaque->nslots;
+	int			keep = n;
+	int			least = PageGetMaxOffsetNumber(page) > 0 ?
+		ZHEAP_INITIAL_XACT_SLOTS : 1;
+
+	Assert(zheap_page_is_valid(page));
+
+	while (keep > least &&
+		   ZXactSlotIsFree(ZPageGetXactSlot(page, keep)))
+		keep--;
+	if (keep == n)
+		return;
+
+	shift_tuples(page, keep, (n - keep) * (int) sizeof(ZXactSlotData));
+	opaque->nslots = (uint8) keep;
+	Assert(zheap_page_is_valid(page));
+}
+
+/* ----------------------------------------------------------------
+ *	the spill chain
+ * ----------------------------------------------------------------
+ *
+ * The last xact slot ends where the spill field ends: in front of the opaque.
+ */
+bool
+zheap_page_can_begin_spill(Page page)
+{
+	ZPageOpaque opaque = ZPageGetOpaque(page);
+
+	if (opaque->flags & ZPAGE_HAS_SPILL)
+		return true;
+	return opaque->nslots > 1 &&
+		ZXactSlotIsFree(ZPageGetXactSlot(page, opaque->nslots));
+}
+
+/* the newest record of the page's spill chain and its writer */
+void
+zheap_page_put_spill(Page page, Fxid fxid, UndoRecPtr urp)
+{
+	ZPageOpaque opaque = ZPageGetOpaque(page);
+	ZXactSlot	spill;
+
+	Assert(zheap_page_can_begin_spill(page));
+	Assert(fxid >= FirstNormalTransactionId && UndoRecPtrIsValid(urp));
+
+	if ((opaque->flags & ZPAGE_HAS_SPILL) == 0)
+	{
+		opaque->nslots--;
+		opaque->flags |= ZPAGE_HAS_SPILL;
+	}
+	spill = ZPageGetSpill(page);
+	spill->fxid_bits = fxid;
+	spill->urp = urp;
+	Assert(zheap_page_is_valid(page));
+}
+
+/* no pointer is SPILLED any more */
+void
+zheap_page_end_spill(Page page)
+{
+	ZPageOpaque opaque = ZPageGetOpaque(page);
+
+	Assert(zheap_page_is_valid(page));
+	Assert(opaque->flags & ZPAGE_HAS_SPILL);
+
+	memset(ZPageGetSpill(page), 0, sizeof(ZXactSlotData));
+	opaque->flags &= ~ZPAGE_HAS_SPILL;
+	if (opaque->nslots < ZHEAP_MAX_XACT_SLOTS)
+		opaque->nslots++;
+	else
+		shift_tuples(page, opaque->nslots, (int) sizeof(ZXactSlotData));
+	Assert(zheap_page_is_valid(page));
+}
+
+/* ----------------------------------------------------------------
+ *	checks
+ * ----------------------------------------------------------------
+ */
+
+/* what is wrong with a NORMAL pointer and its tuple, or NULL */
+static char *
+tuple_problem(Page page, OffsetNumber off)
+{
+	PageHeader	ph = PageHeaderOf(page);
+	ZPageOpaque opaque = ZPageGetOpaque(page);
+	ItemId		lp = PageGetItemId(page, off);
+	ZTupleHeader header;
+	const char *tuple;
+	Size		need = ZHEAP_HEADER_SIZE;
+	uint16		len;
+
+	if (lp->lp_off < ph->pd_upper ||
+		lp->lp_off + lp->lp_len > ph->pd_special)
+		return psprintf("P3: tuple %u at %u, length %u, is not within %u to %u",
+						off, lp->lp_off, lp->lp_len, ph->pd_upper,
+						ph->pd_special);
+	if (lp->lp_len < ZHEAP_HEADER_SIZE)
+		return psprintf("tuple %u has only %u bytes", off, lp->lp_len);
+
+	tuple = (char *) page + lp->lp_off;
+	zheap_header_get(tuple, &header);
+	len = zheap_tuple_true_len(tuple, lp->lp_len);
+	if ((header.natts_flags1 & ZH_SLACK) && len == lp->lp_len)
+		return psprintf("tuple %u has an impossible slack", off);
+	if (header.natts_flags1 & ZH_HASNULL)
+		need += (ZHeaderNatts(&header) + 7) / 8;
+	if (header.natts_flags1 & ZH_ORIGIN)
+		need += ZHEAP_ORIGIN_SIZE *
+			Max(zheap_tuple_origins(tuple, len, NULL), 1);
+	if (len < need)
+		return psprintf("tuple %u has %u bytes, its header needs %zu",
+						off, len, need);
+
+	if (header.slot > opaque->nslots)
+		return psprintf("P1: tuple %u has xact slot %u of %u",
+						off, header.slot, opaque->nslots);
+	if (header.slot != 0 &&
+		ZXactSlotIsFree(ZPageGetXactSlot(page, header.slot)))
+		return psprintf("P1: tuple %u has xact slot %u, which is free",
+						off, header.slot);
+	if (header.slot == 0 && ZHeaderIsEnded(&header))
+		return psprintf("P2: tuple %u was deleted or moved but has no xact slot",
+						off);
+	return NULL;
+}
+
+/* what is wrong with a line pointer of any other kind, or NULL */
+static char *
+pointer_problem(Page page, OffsetNumber off)
+{
+	ItemId		lp = PageGetItemId(page, off);
+
+	if (ItemIdIsRedirected(lp))
+	{
+		if (!ZItemIdIsSpilled(lp))
+			return psprintf("line pointer %u is of no known kind", off);
+		if ((ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) == 0)
+			return psprintf("P4: line pointer %u is spilled but the page has no spill chain",
+							off);
+	}
+	else if (lp->lp_off != 0 || lp->lp_len != 0)
+		return psprintf("line pointer %u is %s but has a body", off,
+						ItemIdIsDead(lp) ? "dead" : "unused");
+	return NULL;
+}
+
+/* what is wrong with the xact slots or the spill field, or NULL */
+static char *
+xact_slots_problem(Page page)
+{
+	int			nslots = ZPageGetOpaque(page)->nslots;
+	int			id;
+
+	if (ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL)
+	{
+		ZXactSlot	spill = ZPageGetSpill(page);
+
+		if (spill->fxid_bits < FirstNormalTransactionId ||
+			spill->fxid_bits != ZXactSlotFxid(spill) ||
+			!UndoRecPtrIsValid(spill->urp))
+			return pstrdup("the spill chain has no valid writer or record");
+	}
+	for (id = 1; id <= nslots; id++)
+	{
+		ZXactSlot	slot = ZPageGetXactSlot(page, id);
+
+		if (ZXactSlotIsFree(slot))
+		{
+			if (UndoRecPtrIsValid(slot->urp))
+				return psprintf("xact slot %d is free but has an undo record",
+								id);
+		}
+		else if (ZXactSlotFxid(slot) < FirstNormalTransactionId)
+			return psprintf("xact slot %d has flags but no owner", id);
+	}
+	return NULL;
+}
+
+char *
+zheap_page_problem(Page page)
+{
+	PageHeader	ph = PageHeaderOf(page);
+	OffsetNumber max;
+	OffsetNumber off;
+	char	   *problem;
+	bool	   *taken;
+	int			i;
+
+	if (PageIsNew(page))
+		return NULL;
+	if (!zheap_page_is_valid(page))
+		return pstrdup("page header or special space is invalid");
+
+	for (i = ph->pd_lower; i < ph->pd_upper; i++)
+	{
+		if (((char *) page)[i] != 0)
+			return psprintf("byte %d of the hole is not zero", i);
+	}
+	if ((problem = xact_slots_problem(page)) != NULL)
+		return problem;
+
+	max = PageGetMaxOffsetNumber(page);
+	taken = palloc0(BLCKSZ);
+	for (off = FirstOffsetNumber; off <= max && problem == NULL; off++)
+	{
+		ItemId		lp = PageGetItemId(page, off);
+
+		if (!ItemIdIsNormal(lp))
+		{
+			problem = pointer_problem(page, off);
+			continue;
+		}
+		if ((problem = tuple_problem(page, off)) != NULL)
+			continue;
+		for (i = lp->lp_off; i < lp->lp_off + lp->lp_len; i++)
+		{
+			if (taken[i])
+			{
+				problem = psprintf("P3: tuple %u overlaps another one", off);
+				break;
+			}
+			taken[i] = true;
+		}
+	}
+	pfree(taken);
+	return problem;
+}
+
+#ifdef USE_ASSERT_CHECKING
+void
+zheap_page_assert_sound(Page page, BlockNumber block, const char *work)
+{
+	char	   *problem = zheap_page_problem(page);
+
+	if (problem != NULL)
+		elog(ERROR, "%s of block %u left a bad page: %s", work, block, problem);
+}
+#endif
+
+void
+zheap_page_mask(char *page, BlockNumber blkno)
+{
+	int			id;
+
+	mask_page_lsn_and_checksum(page);
+	if (!zheap_page_is_valid(page))
+		return;
+
+	mask_page_hint_bits(page);
+	mask_unused_space(page);
+	ZPageGetOpaque(page)->flags &= ~ZPAGE_ALL_RESOLVED;
+	for (id = 1; id <= ZPageGetOpaque(page)->nslots; id++)
+		ZPageGetXactSlot(page, id)->fxid_bits &= ~ZXACT_HINT_COMMITTED;
+}

@@ -1,0 +1,632 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_tuple.c
+ *	  Rows: forming, deforming, comparing.
+ *
+ * A row's bytes are pictured in zheap_page.h.  Values follow each other
+ * without padding, so nothing read from a row may be assumed to be aligned:
+ * fixed-length values are read with memcpy, lengths of varlenas byte-wise or
+ * with memcpy.  Knows nothing of pages or visibility.  The tuple slot type,
+ * which deforms rows step by step, is in zheap_tuple_slot.c; rows on their way
+ * into a table are zheap_toast.c's.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/sysattr.h"
+#include "access/transam.h"
+#include "catalog/pg_class.h"
+#include "common/hashfn.h"
+#include "executor/tuptable.h"
+#include "utils/expandeddatum.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "zheap/format/zheap_tuple.h"
+
+/* ----------------------------------------------------------------
+ *	forming
+ * ----------------------------------------------------------------
+ */
+
+/* may the header of a long varlena be made short (heap's rule) */
+static inline bool
+can_make_short(Form_pg_attribute att, const struct varlena *val)
+{
+	return att->attstorage != TYPSTORAGE_PLAIN && VARATT_CAN_MAKE_SHORT(val);
+}
+
+/* bytes that a not-null value takes in a row */
+static inline Size
+stored_size(Form_pg_attribute att, Datum value)
+{
+	if (att->attlen > 0)
+		return att->attlen;
+	if (att->attlen == -1)
+	{
+		struct varlena *val = (struct varlena *) DatumGetPointer(value);
+
+		if (can_make_short(att, val))
+			return VARATT_CONVERTED_SHORT_SIZE(val);
+		return VARSIZE_ANY(val);
+	}
+	Assert(att->attlen == -2);
+	return strlen(DatumGetCString(value)) + 1;
+}
+
+/*
+ * Flat copies of expanded values, so that they can be copied like any other.
+ * Returns values itself if there is none.
+ */
+static const Datum *
+flatten_expanded(TupleDesc desc, const Datum *values, const bool *isnull)
+{
+	Datum	   *flat = NULL;
+	int			i;
+
+	for (i = 0; i < desc->natts; i++)
+	{
+		ExpandedObjectHeader *eoh;
+		Size		size;
+		char	   *copy;
+
+		if (isnull[i] || TupleDescAttr(desc, i)->attlen != -1 ||
+			!VARATT_IS_EXTERNAL_EXPANDED(DatumGetPointer(values[i])))
+			continue;
+		if (flat == NULL)
+		{
+			flat = palloc(desc->natts * sizeof(Datum));
+			memcpy(flat, values, desc->natts * sizeof(Datum));
+		}
+		eoh = DatumGetEOHP(values[i]);
+		size = EOH_get_flat_size(eoh);
+		copy = palloc(size);
+		EOH_flatten_into(eoh, copy, size);
+		flat[i] = PointerGetDatum(copy);
+	}
+	return flat != NULL ? flat : values;
+}
+
+void
+zheap_form_plan(TupleDesc desc, const Datum *values, const bool *isnull,
+				ZFormPlan *plan)
+{
+	Size		size = 0;
+	uint16		flags1 = 0;
+	int			natts = desc->natts;
+	int			i;
+
+	plan->expanded = false;
+	for (i = 0; i < natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (isnull[i])
+			flags1 |= ZH_HASNULL;
+		else if (att->attlen > 0)
+			size += att->attlen;
+		else
+		{
+			flags1 |= ZH_HASVARWIDTH;
+			if (att->attlen == -1 &&
+				VARATT_IS_EXTERNAL(DatumGetPointer(values[i])))
+			{
+				flags1 |= ZH_HASEXTERNAL;
+				plan->expanded |=
+					VARATT_IS_EXTERNAL_EXPANDED(DatumGetPointer(values[i]));
+			}
+			size += stored_size(att, values[i]);
+		}
+	}
+	plan->flags1 = flags1;
+	plan->bitmap = (flags1 & ZH_HASNULL) ? BITMAPLEN(natts) : 0;
+	plan->len = ZHEAP_HEADER_SIZE + plan->bitmap + size;
+}
+
+const Datum *
+zheap_form_plan_flat(TupleDesc desc, const Datum *values, const bool *isnull,
+					 ZFormPlan *plan)
+{
+	zheap_form_plan(desc, values, isnull, plan);
+	if (unlikely(plan->expanded))
+	{
+		values = flatten_expanded(desc, values, isnull);
+		zheap_form_plan(desc, values, isnull, plan);
+	}
+	return values;
+}
+
+/* store a not-null value; returns the place behind it */
+static char *
+store_value(Form_pg_attribute att, char *place, Datum value)
+{
+	Size		size;
+
+	if (att->attbyval)
+	{
+		switch (att->attlen)
+		{
+			case 1:
+				*place = DatumGetChar(value);
+				break;
+			case 2:
+				{
+					int16		v = DatumGetInt16(value);
+
+					memcpy(place, &v, sizeof(v));
+					break;
+				}
+			case 4:
+				{
+					int32		v = DatumGetInt32(value);
+
+					memcpy(place, &v, sizeof(v));
+					break;
+				}
+			case 8:
+				{
+					int64		v = DatumGetInt64(value);
+
+					memcpy(place, &v, sizeof(v));
+					break;
+				}
+			default:
+				elog(ERROR, "unsupported length %d of a by-value type",
+					 att->attlen);
+		}
+		return place + att->attlen;
+	}
+
+	size = stored_size(att, value);
+	if (att->attlen == -1 &&
+		can_make_short(att, (struct varlena *) DatumGetPointer(value)))
+	{
+		SET_VARSIZE_SHORT(place, size);
+		memcpy(place + VARHDRSZ_SHORT, VARDATA(DatumGetPointer(value)),
+			   size - VARHDRSZ_SHORT);
+	}
+	else
+		memcpy(place, DatumGetPointer(value), size);
+	return place + size;
+}
+
+/* write a row whose values are flat and whose plan is made */
+static void
+put_planned(TupleDesc desc, const Datum *values, const bool *isnull,
+			const ZFormPlan *plan, char *data)
+{
+	ZTupleHeader header;
+	bits8	   *bits;
+	char	   *place;
+	int			i;
+
+	Assert(desc->natts <= ZH_NATTS_MASK);
+	header.slot = 0;
+	header.natts_flags1 = (uint16) desc->natts | plan->flags1;
+	header.flags2 = 0;
+	zheap_header_put(data, &header);
+
+	bits = (bits8 *) (data + ZHEAP_HEADER_SIZE);
+	memset(bits, 0, plan->bitmap);
+	place = (char *) bits + plan->bitmap;
+	for (i = 0; i < desc->natts; i++)
+	{
+		if (isnull[i])
+			continue;
+		if (plan->bitmap > 0)
+			bits[i >> 3] |= 1 << (i & 7);
+		place = store_value(TupleDescAttr(desc, i), place, values[i]);
+	}
+	Assert(place == data + plan->len);
+}
+
+ZTuple *
+zheap_form_planned(TupleDesc desc, const Datum *values, const bool *isnull,
+				   const ZFormPlan *plan)
+{
+	ZTuple	   *tup;
+
+	if (plan->len > ZHEAP_MAX_TUPLE_SIZE)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("row is too big: size %zu, maximum size %zu",
+						plan->len, (Size) ZHEAP_MAX_TUPLE_SIZE)));
+
+	tup = palloc(sizeof(ZTuple) + plan->len);
+	tup->len = (uint16) plan->len;
+	tup->data = (char *) tup + sizeof(ZTuple);
+	put_planned(desc, values, isnull, plan, tup->data);
+	return tup;
+}
+
+ZTuple *
+zheap_form_tuple(TupleDesc desc, const Datum *values, const bool *isnull)
+{
+	ZFormPlan	plan;
+
+	values = zheap_form_plan_flat(desc, values, isnull, &plan);
+	return zheap_form_planned(desc, values, isnull, &plan);
+}
+
+uint16
+zheap_form_small(TupleDesc desc, const Datum *values, const bool *isnull,
+				 MemoryContext context, char **buf, uint32 *bufsize)
+{
+	ZFormPlan	plan;
+
+	zheap_form_plan(desc, values, isnull, &plan);
+	if (plan.len > ZHEAP_TOAST_THRESHOLD ||
+		(plan.flags1 & ZH_HASEXTERNAL) != 0)
+		return 0;
+	if (*bufsize < plan.len)
+	{
+		uint32		size = Max(256, MAXALIGN(plan.len));
+		char	   *bigger = MemoryContextAlloc(context, size);
+
+		if (*buf != NULL)
+			pfree(*buf);
+		*buf = bigger;
+		*bufsize = size;
+	}
+	put_planned(desc, values, isnull, &plan, *buf);
+	return (uint16) plan.len;
+}
+
+/* ----------------------------------------------------------------
+ *	deforming
+ * ----------------------------------------------------------------
+ */
+
+void
+zheap_report_short_row(uint16 len, int attnum)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("zheap row of %u bytes ends within column %d",
+					len, attnum)));
+}
+
+/* bytes of a varlena of which "have" are there; 0 if they can't be all */
+static Size
+unaligned_varsize(const char *p, Size have)
+{
+	uint32		word;
+	Size		size;
+
+	if (have < 1)
+		return 0;
+	if (VARATT_IS_1B_E(p))
+	{
+		if (have < VARHDRSZ_EXTERNAL)
+			return 0;
+		switch (VARTAG_EXTERNAL(p))
+		{
+			case VARTAG_INDIRECT:
+			case VARTAG_EXPANDED_RO:
+			case VARTAG_EXPANDED_RW:
+			case VARTAG_ONDISK:
+				size = VARSIZE_EXTERNAL(p);
+				break;
+			default:
+				return 0;
+		}
+	}
+	else if (VARATT_IS_1B(p))
+		size = VARSIZE_1B(p);
+	else
+	{
+		if (have < sizeof(word))
+			return 0;
+		memcpy(&word, p, sizeof(word));
+		size = VARSIZE_4B(&word);
+		if (size < VARHDRSZ)
+			return 0;
+	}
+	return size <= have ? size : 0;
+}
+
+static inline Size
+size_at(int16 attlen, const char *p, Size have)
+{
+	if (attlen > 0)
+		return (Size) attlen <= have ? attlen : 0;
+	if (attlen == -1)
+		return unaligned_varsize(p, have);
+	else
+	{
+		Size		n = strnlen(p, have);
+
+		return n < have ? n + 1 : 0;
+	}
+}
+
+Size
+zheap_value_size(int16 attlen, const char *p, Size have)
+{
+	return size_at(attlen, p, have);
+}
+
+/* does the type's code rely on an alignment that p doesn't have */
+static inline bool
+is_misaligned(Form_pg_attribute att, const char *p)
+{
+	/* short and external varlenas are read by bytes */
+	if (att->attlen == -1 && VARATT_IS_1B(p))
+		return false;
+	switch (att->attalign)
+	{
+		case TYPALIGN_INT:
+			return (char *) INTALIGN(p) != p;
+		case TYPALIGN_DOUBLE:
+			return (char *) DOUBLEALIGN(p) != p;
+		case TYPALIGN_SHORT:
+			return (char *) SHORTALIGN(p) != p;
+		default:
+			return false;
+	}
+}
+
+/*
+ * All columns.  By-reference values point into the row, but where alignment
+ * demands it, and raw doesn't forbid it, are palloc'd.
+ */
+static void
+deform_all(TupleDesc desc, const char *tuple, uint16 len, bool raw,
+		   Datum *values, bool *isnull)
+{
+	const char *end = tuple + len;
+	const char *p = tuple + ZHEAP_HEADER_SIZE;
+	const bits8 *bits = NULL;
+	ZTupleHeader header;
+	int			natts;
+
+	zheap_header_get(tuple, &header);
+	natts = ZHeaderNatts(&header);
+	if (header.natts_flags1 & ZH_HASNULL)
+	{
+		bits = (const bits8 *) p;
+		p += BITMAPLEN(natts);
+	}
+	if (header.natts_flags1 & ZH_ORIGIN)
+		end -= ZHEAP_ORIGIN_SIZE * zheap_tuple_origins(tuple, len, NULL);
+	if (p > end)
+		zheap_report_short_row(len, 1);
+
+	natts = Min(natts, desc->natts);
+	for (int i = 0; i < natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+		Size		size;
+
+		if (bits && (bits[i >> 3] & (1 << (i & 7))) == 0)
+		{
+			values[i] = (Datum) 0;
+			isnull[i] = true;
+			continue;
+		}
+		isnull[i] = false;
+		size = size_at(att->attlen, p, end - p);
+		if (unlikely(size == 0))
+			zheap_report_short_row(end - tuple, i + 1);
+
+		if (att->attbyval)
+			values[i] = zheap_fetch_value(att->attlen, p);
+		else if (raw || !is_misaligned(att, p))
+			values[i] = PointerGetDatum(p);
+		else
+		{
+			char	   *copy = palloc(size);
+
+			memcpy(copy, p, size);
+			values[i] = PointerGetDatum(copy);
+		}
+		p += size;
+	}
+	for (int i = natts; i < desc->natts; i++)
+		values[i] = getmissingattr(desc, i + 1, &isnull[i]);
+}
+
+void
+zheap_deform_tuple(TupleDesc desc, const char *tuple, uint16 len,
+				   Datum *values, bool *isnull)
+{
+	deform_all(desc, tuple, len, false, values, isnull);
+}
+
+void
+zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
+						const ZMissing *missing)
+{
+	Datum	   *values = palloc(desc->natts * sizeof(Datum));
+	bool	   *isnull = palloc(desc->natts * sizeof(bool));
+	Datum	   *mvalues = palloc(desc->natts * sizeof(Datum));
+	bool	   *misnull = palloc(desc->natts * sizeof(bool));
+	ZTupleHeader header;
+	ZTupleHeader formed;
+	ZTuple	   *full;
+	int			natts;
+
+	zheap_header_get(tuple, &header);
+	natts = ZHeaderNatts(&header);
+	zheap_deform_tuple(desc, tuple, *len, values, isnull);
+	for (; missing != NULL; missing = missing->next)
+	{
+		ZTupleHeader mheader;
+
+		zheap_header_get(missing->data, &mheader);
+		zheap_deform_tuple(desc, missing->data, missing->len, mvalues,
+						   misnull);
+		for (; natts < ZHeaderNatts(&mheader) && natts < desc->natts; natts++)
+		{
+			values[natts] = mvalues[natts];
+			isnull[natts] = misnull[natts];
+		}
+	}
+
+	full = zheap_form_tuple(desc, values, isnull);
+	zheap_header_get(full->data, &formed);
+	formed.slot = header.slot;
+	formed.flags2 = header.flags2;
+	memcpy(tuple, full->data, full->len);
+	zheap_header_put(tuple, &formed);
+	*len = full->len;
+
+	pfree(full);
+	pfree(values);
+	pfree(isnull);
+	pfree(mvalues);
+	pfree(misnull);
+}
+
+bool
+zheap_tuple_has_external(const char *tuple)
+{
+	ZTupleHeader header;
+
+	zheap_header_get(tuple, &header);
+	return (header.natts_flags1 & ZH_HASEXTERNAL) != 0;
+}
+
+/* ----------------------------------------------------------------
+ *	comparing
+ * ----------------------------------------------------------------
+ */
+
+/* is a column stored by the same bytes in both rows (aligned or not) */
+static bool
+same_image(Form_pg_attribute att, Datum a, bool anull, Datum b, bool bnull)
+{
+	Size		asize;
+	Size		bsize;
+
+	if (anull || bnull)
+		return anull && bnull;
+	if (att->attbyval)
+		return a == b;
+	/* lengths were checked when the rows were deformed */
+	asize = size_at(att->attlen, DatumGetPointer(a), MaxAllocSize);
+	bsize = size_at(att->attlen, DatumGetPointer(b), MaxAllocSize);
+	return asize == bsize &&
+		memcmp(DatumGetPointer(a), DatumGetPointer(b), asize) == 0;
+}
+
+/*
+ * The frequent case without deforming: all attributes asked for are among the
+ * leading columns of fixed length, no column is null, and not a byte of these
+ * differs.
+ */
+static bool
+leading_attrs_are_same(TupleDesc desc, Bitmapset *attrs,
+					   const char *oldtuple, uint16 oldlen,
+					   const char *newtuple, uint16 newlen)
+{
+	ZTupleHeader old;
+	ZTupleHeader new;
+	int			member = -1;
+	int			last = 0;		/* attribute number */
+	Size		size = 0;
+
+	while ((member = bms_next_member(attrs, member)) >= 0)
+	{
+		last = member + FirstLowInvalidHeapAttributeNumber;
+		if (last <= 0)
+			return false;		/* system column or whole row */
+	}
+	zheap_header_get(oldtuple, &old);
+	zheap_header_get(newtuple, &new);
+	if (((old.natts_flags1 | new.natts_flags1) & ZH_HASNULL) ||
+		last > ZHeaderNatts(&old) || last > ZHeaderNatts(&new))
+		return false;
+	for (int i = 0; i < last; i++)
+	{
+		if (TupleDescAttr(desc, i)->attlen <= 0)
+			return false;
+		size += TupleDescAttr(desc, i)->attlen;
+	}
+	return ZHEAP_HEADER_SIZE + size <= Min(oldlen, newlen) &&
+		memcmp(oldtuple + ZHEAP_HEADER_SIZE, newtuple + ZHEAP_HEADER_SIZE,
+			   size) == 0;
+}
+
+Bitmapset *
+zheap_changed_attrs(Relation rel, Bitmapset *attrs,
+					const char *oldtuple, uint16 oldlen,
+					const char *newtuple, uint16 newlen)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	Bitmapset  *result = NULL;
+	Datum	   *values[2];
+	bool	   *isnull[2];
+	bool		any_changed = false;
+	int			i;
+
+	if (bms_is_empty(attrs) ||
+		leading_attrs_are_same(desc, attrs, oldtuple, oldlen, newtuple, newlen))
+		return NULL;
+
+	for (i = 0; i < 2; i++)
+	{
+		values[i] = palloc(desc->natts * sizeof(Datum));
+		isnull[i] = palloc(desc->natts * sizeof(bool));
+	}
+	deform_all(desc, oldtuple, oldlen, true, values[0], isnull[0]);
+	deform_all(desc, newtuple, newlen, true, values[1], isnull[1]);
+
+	/* a whole-row reference is changed by any column */
+	if (bms_is_member(InvalidAttrNumber - FirstLowInvalidHeapAttributeNumber,
+					  attrs))
+	{
+		for (i = 0; i < desc->natts && !any_changed; i++)
+			any_changed = !same_image(TupleDescAttr(desc, i),
+									  values[0][i], isnull[0][i],
+									  values[1][i], isnull[1][i]);
+	}
+
+	i = -1;
+	while ((i = bms_next_member(attrs, i)) >= 0)
+	{
+		AttrNumber	attnum = i + FirstLowInvalidHeapAttributeNumber;
+		bool		changed;
+
+		if (attnum > 0)
+			changed = !same_image(TupleDescAttr(desc, attnum - 1),
+								  values[0][attnum - 1], isnull[0][attnum - 1],
+								  values[1][attnum - 1], isnull[1][attnum - 1]);
+		else if (attnum == InvalidAttrNumber)
+			changed = any_changed;
+		else
+			changed = attnum != TableOidAttributeNumber;
+		if (changed)
+			result = bms_add_member(result, i);
+	}
+
+	for (i = 0; i < 2; i++)
+	{
+		pfree(values[i]);
+		pfree(isnull[i]);
+	}
+	return result;
+}
+
+/*
+ * The header is left out of the hash: locks and freezing change it, and must
+ * not look like an update.  Bit 31 is unlike that of the next xid, so that the
+ * result is never taken for a recent transaction.
+ */
+TransactionId
+zheap_hashed_xmin(const char *tuple, uint16 len)
+{
+	TransactionId next;
+	TransactionId xid;
+
+	Assert(len >= ZHEAP_HEADER_SIZE);
+	next = XidFromFullTransactionId(ReadNextFullTransactionId());
+	xid = hash_bytes((const unsigned char *) tuple + ZHEAP_HEADER_SIZE,
+					 len - ZHEAP_HEADER_SIZE);
+	xid = (xid & 0x7FFFFFFF) | (~next & 0x80000000);
+	if (!TransactionIdIsNormal(xid))
+		xid += FirstNormalTransactionId;
+	return xid;
+}

@@ -1,0 +1,325 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_tuple.h
+ *	  Rows: forming, deforming, toasting, and the tuple slot type.  (The row's
+ *	  bytes are pictured in zheap_page.h.)
+ *
+ * Values are stored without padding, so the offsets of leading fixed-length
+ * not-null columns are plain sums.  By-value columns are read with memcpy; a
+ * by-reference value whose type wants alignment and whose address lacks it is
+ * copied to aligned memory of the tuple slot when deformed (rule M3).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZHEAP_TUPLE_H
+#define ZHEAP_TUPLE_H
+
+#include "access/tupdesc.h"
+#include "executor/tuptable.h"
+
+#include "zheap/format/zheap_page.h"
+
+/*
+ * Largest tuple: alone on a page with one xact slot.  With its 18 or 19 bytes
+ * less of header, what fits into heap fits here, but for the last two bytes.
+ */
+#define ZHEAP_MAX_TUPLE_SIZE \
+	(BLCKSZ - SizeOfPageHeaderData - sizeof(ItemIdData) - \
+	 sizeof(ZPageOpaqueData) - sizeof(ZXactSlotData))
+
+/* toast when longer than this */
+#define ZHEAP_TOAST_THRESHOLD	2032
+
+/* a formed row: bytes as they go to the page, header with slot id 0, no flags2 */
+typedef struct ZTuple
+{
+	uint16		len;			/* true length */
+	char	   *data;			/* palloc'd with the struct */
+} ZTuple;
+
+/* what a row will look like */
+typedef struct ZFormPlan
+{
+	Size		len;			/* whole row */
+	Size		bitmap;			/* bytes of null bitmap, 0 if none */
+	uint16		flags1;			/* ZH_HASNULL, ... */
+	bool		expanded;		/* some value must be flattened before */
+} ZFormPlan;
+
+extern void zheap_form_plan(TupleDesc desc, const Datum *values,
+							const bool *isnull, ZFormPlan *plan);
+
+/* the same; what has to be flat for it is flat in the result */
+extern const Datum *zheap_form_plan_flat(TupleDesc desc, const Datum *values,
+										 const bool *isnull, ZFormPlan *plan);
+
+/* values are flat; raises "row is too big" (54000) */
+extern ZTuple *zheap_form_planned(TupleDesc desc, const Datum *values,
+								  const bool *isnull, const ZFormPlan *plan);
+
+/*
+ * Form a row from values (detoasting nothing; short varlena headers are made
+ * where the type allows).  Raises "row is too big" (54000) above
+ * ZHEAP_MAX_TUPLE_SIZE.  natts as in the descriptor.
+ */
+extern ZTuple *zheap_form_tuple(TupleDesc desc, const Datum *values,
+								const bool *isnull);
+
+/*
+ * Form a row in *buf, of *bufsize bytes, which is replaced by a larger one from
+ * context if need be; none of the values lies there.  0, with nothing done, for
+ * a row that may have to be toasted.
+ */
+extern uint16 zheap_form_small(TupleDesc desc, const Datum *values,
+							   const bool *isnull, MemoryContext context,
+							   char **buf, uint32 *bufsize);
+
+/*
+ * Form a row from any kind of tuple slot, toasting as heap would (through
+ * heap_toast_insert_or_update on a heap tuple of the relation; oldslot is the
+ * row version being replaced, or NULL).  options: HEAP_INSERT_*.
+ * Writes to the toast table: no buffer locks held.
+ */
+extern ZTuple *zheap_form_from_slot(Relation rel, TupleTableSlot *slot,
+									TupleTableSlot *oldslot, int options);
+
+/*
+ * The same for a row that isn't to be toasted, whatever it replaces, and needs
+ * none of that; else NULL.  Buffer locks may be held.
+ */
+extern ZTuple *zheap_form_untoasted(Relation rel, TupleTableSlot *slot);
+
+/* delete the toasted values of a row version (by DELETE); no buffer locks */
+extern void zheap_toast_delete(Relation rel, const char *tuple, uint16 len,
+							   bool is_speculative);
+
+extern bool zheap_tuple_has_external(const char *tuple);
+
+/*
+ * Deform the first natts columns; by-reference results point into tuple or
+ * are palloc'd where alignment demands.  Columns beyond the row's natts come
+ * from the descriptor's missing values.
+ */
+extern void zheap_deform_tuple(TupleDesc desc, const char *tuple, uint16 len,
+							   Datum *values, bool *isnull);
+
+/*
+ * The same with toasting, from values, for a table that is being rewritten:
+ * core's toaster keeps the identity of values that are out of line already.
+ */
+extern ZTuple *zheap_form_rewritten(Relation rel, const Datum *values,
+									const bool *isnull, int options);
+
+/*
+ * Defaults of columns that were added without a rewrite, for versions of rows
+ * that are older than a rewrite: a row with these columns, the others null.
+ */
+typedef struct ZMissing
+{
+	struct ZMissing *next;		/* of a later rewrite */
+	uint16		len;
+	char		data[FLEXIBLE_ARRAY_MEMBER];
+} ZMissing;
+
+/*
+ * Add columns that the row hasn't: from the list, first come first served, and
+ * from the descriptor beyond.  tuple has room for BLCKSZ bytes.
+ */
+extern void zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
+									const ZMissing *missing);
+
+/* a by-value column at p, which need not be aligned; it is all there */
+static inline Datum
+zheap_fetch_value(int16 len, const char *p)
+{
+	switch (len)
+	{
+		case 4:
+			{
+				int32		v;
+
+				memcpy(&v, p, sizeof(v));
+				return Int32GetDatum(v);
+			}
+		case 8:
+			{
+				int64		v;
+
+				memcpy(&v, p, sizeof(v));
+				return Int64GetDatum(v);
+			}
+		case 2:
+			{
+				int16		v;
+
+				memcpy(&v, p, sizeof(v));
+				return Int16GetDatum(v);
+			}
+		case 1:
+			return CharGetDatum(*p);
+		default:
+			elog(ERROR, "unsupported length %d of a by-value type", len);
+	}
+	return (Datum) 0;
+}
+
+/*
+ * Bytes of the value at p, of which "have" are there; 0 if they can't be all.
+ * What to say then.  (For tuple slots, which deform rows step by step.)
+ */
+extern Size zheap_value_size(int16 attlen, const char *p, Size have);
+extern void zheap_report_short_row(uint16 len, int attnum)
+			pg_attribute_noreturn();
+
+/*
+ * Which of the attributes in attrs (offset by FirstLowInvalidHeapAttributeNumber,
+ * as in RelationGetIndexAttrBitmap) differ, by their stored image, between two
+ * rows?  Result palloc'd.
+ */
+extern Bitmapset *zheap_changed_attrs(Relation rel, Bitmapset *attrs,
+									  const char *oldtuple, uint16 oldlen,
+									  const char *newtuple, uint16 newlen);
+
+/* ----------------------------------------------------------------
+ *	tuple slots
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Row versions copied by a scan, which the tuple slots that show them share
+ * with it: whoever may look at them holds a reference, the scan as well as
+ * each tuple slot.  The bytes change only while a scan has the only one, so a
+ * tuple slot keeps its row however far the scan goes, and after its end.
+ */
+typedef struct ZRows
+{
+	uint32		refs;
+	uint32		size;			/* of data */
+	char		data[FLEXIBLE_ARRAY_MEMBER];	/* MAXALIGNed */
+} ZRows;
+
+static inline void
+zheap_rows_release(ZRows *rows)
+{
+	Assert(rows->refs > 0);
+	if (--rows->refs == 0)
+		pfree(rows);
+}
+
+/* what deforming has to know of a column */
+typedef struct ZColumn
+{
+	int16		len;			/* attlen */
+	bool		byval;
+	uint8		align;			/* alignment in bytes, less 1 */
+} ZColumn;
+
+/*
+ * Nothing in a tuple slot ever points into a shared buffer: the row's bytes
+ * are in memory of its own (buf), or in a scan's (rows).  It also knows which
+ * version it holds (R4).
+ * len == 0: no native row, only tts_values (virtual contents).
+ */
+typedef struct ZTupleTableSlot
+{
+	TupleTableSlot base;
+	const char *data;			/* the row: in buf or in rows->data */
+	uint32		off;			/* deform state: offset of the next column */
+	uint16		len;
+	/* identity of the version; writer 0: visible to all */
+	bool		loose;			/* writer may be a later owner of its xact slot */
+	bool		ended;			/* writer deleted or moved this version */
+	Fxid		writer;
+	CommandId	cid;			/* if the writer is a current xid */
+	bool		was_locked;		/* writer had locked the row before */
+	bool		formed;			/* of values: no version, has no identity */
+	uint32		scratchused;
+	uint32		scratchsize;
+	char	   *scratch;		/* aligned copies of misaligned values */
+	ZRows	   *rows;			/* reference held, or NULL */
+	ZColumn    *columns;		/* of a descriptor that can't change, or NULL */
+	uint32		bufsize;
+	char	   *buf;			/* MAXALIGNed, in tts_mcxt, kept across clears */
+	char	   *vdata;			/* memory of a materialized virtual row */
+} ZTupleTableSlot;
+
+extern const TupleTableSlotOps TTSOpsZHeapTuple;
+
+#define TTS_IS_ZHEAP(slot) ((slot)->tts_ops == &TTSOpsZHeapTuple)
+
+/*
+ * Store a row version (bytes are copied).  tid may carry a tag.  Any lock may
+ * be held; allocates only when the buffer is too small.
+ */
+extern void zheap_slot_store(TupleTableSlot *slot, Oid tableoid,
+							 const ItemPointerData *tid,
+							 const char *tuple, uint16 len,
+							 Fxid writer, CommandId cid);
+
+/*
+ * Show a row version that lies in rows, without SLACK in its header, under its
+ * plain TID.  The tuple slot shares rows from now on, until it is cleared or
+ * gets another row.  Once per row of a scan, hence inline.
+ */
+static inline void
+zheap_slot_show(TupleTableSlot *slot, Oid tableoid, BlockNumber block,
+				OffsetNumber off, ZRows *rows, const char *tuple, uint16 len,
+				Fxid writer, CommandId cid, bool loose)
+{
+	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
+
+	Assert(TTS_IS_ZHEAP(slot));
+	Assert(len >= ZHEAP_HEADER_SIZE);
+	Assert(tuple >= rows->data && tuple + len <= rows->data + rows->size);
+
+	if (unlikely(zslot->rows != rows))
+	{
+		ExecClearTuple(slot);
+		rows->refs++;
+		zslot->rows = rows;
+	}
+	/* no virtual contents: these go with no rows */
+	Assert(!TTS_SHOULDFREE(slot));
+	slot->tts_flags &= ~TTS_FLAG_EMPTY;
+	slot->tts_nvalid = 0;
+	ItemPointerSet(&slot->tts_tid, block, off);
+	slot->tts_tableOid = tableoid;
+	zslot->data = tuple;
+	zslot->off = 0;
+	zslot->len = len;
+	zslot->loose = loose;
+	zslot->ended = false;
+	zslot->writer = writer;
+	zslot->cid = cid;
+	zslot->was_locked = false;
+	zslot->scratchused = 0;
+}
+
+/* right after storing: what is not to be taken literally about the writer */
+extern void zheap_slot_set_doubts(TupleTableSlot *slot, bool loose,
+								  bool ended);
+
+/*
+ * After an update: its writer had locked the row before.  Shown as xmax, since
+ * INSERT .. ON CONFLICT .. RETURNING xmax is how users tell the updated rows
+ * from the inserted ones.
+ */
+extern void zheap_slot_set_was_locked(TupleTableSlot *slot);
+
+/*
+ * Asked when a user wants to see the writer of a version that is loose or
+ * ended: set *writer and *cid to who made it, 0 if visible to all; false if
+ * that can't be found out.  No buffer lock held.
+ */
+typedef bool (*ZFindWriter) (TupleTableSlot *slot, Fxid *writer,
+							 CommandId *cid);
+extern ZFindWriter zheap_find_writer_hook;
+
+/* after an insert: say who wrote the row whose values the tuple slot holds */
+extern void zheap_slot_set_writer(TupleTableSlot *slot, Fxid writer,
+								  CommandId cid);
+
+/* xmin shown for a version that is visible to all: hash of its bytes (A15) */
+extern TransactionId zheap_hashed_xmin(const char *tuple, uint16 len);
+
+#endif							/* ZHEAP_TUPLE_H */

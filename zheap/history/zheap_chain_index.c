@@ -1,0 +1,249 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_chain_index.c
+ *	  A few long tenures of undo chains, remembered by backend-local memory.
+ *
+ * A page on which one transaction made many changes has a long chain, and
+ * each of its rows would walk it from the top.  Here is, for each row, the
+ * next record that may be about it, so that the walk gets there in one step.
+ *
+ * Why this can't be stale: see zheap_record_cache.c.  The record at which a walk
+ * stops is always looked at by itself.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+
+#include "zheap/history/zheap_chain_index.h"
+
+#define MEMO_CHAINS		8
+#define MEMO_RECORDS	1024
+
+/* rows 1 .. ROWS - 1; number 0 stands for records that may be about many */
+#define ROWS			(MaxHeapTuplesPerPage + 1)
+#define MANY			0
+#define NONE			(-1)
+
+typedef struct MemoRecord
+{
+	UndoRecPtr	urp;
+	int16		row;			/* or MANY, or NONE */
+	int16		older;			/* next one of the same row, or NONE */
+	uint8		flags;
+} MemoRecord;
+
+/*
+ * Consecutive records of one tenure, newest first, in records[start .. end -
+ * 1]; the links between them are their order.  Older ones are appended, newer
+ * ones put before.
+ */
+typedef struct MemoChain
+{
+	Fxid		w;
+	char		persistence;
+	int			start;
+	int			end;
+	bool		descending;		/* by urp; always, unless w changed its log */
+	UndoRecPtr	below;			/* chain of the oldest one */
+	uint64		used;			/* clock, for replacement */
+	int16		newest[ROWS];	/* of each row, or NONE */
+	int16		oldest[ROWS];
+	MemoRecord	records[MEMO_RECORDS];
+} MemoChain;
+
+static MemoChain chains[MEMO_CHAINS];
+static uint64 memo_clock = 0;
+
+static inline bool
+memo_is_of(const MemoChain *chain, char persistence, Fxid w)
+{
+	return chain->w == w && chain->persistence == persistence &&
+		chain->end > chain->start;
+}
+
+/* index of urp in a chain, or NONE */
+static int
+memo_index(const MemoChain *chain, UndoRecPtr urp)
+{
+	int			low = chain->start;
+	int			high = chain->end - 1;
+
+	if (!chain->descending)
+	{
+		for (int i = low; i <= high; i++)
+		{
+			if (chain->records[i].urp == urp)
+				return i;
+		}
+		return NONE;
+	}
+	while (low <= high)
+	{
+		int			mid = low + (high - low) / 2;
+
+		if (chain->records[mid].urp == urp)
+			return mid;
+		if (chain->records[mid].urp > urp)
+			low = mid + 1;
+		else
+			high = mid - 1;
+	}
+	return NONE;
+}
+
+/* the first record of a row at or behind index i, or NONE */
+static int
+memo_next_of(const MemoChain *chain, int row, int i)
+{
+	int			at = chain->newest[row];
+
+	/* a step back over the row's own record is what leads into the middle */
+	if (i > chain->start && chain->records[i - 1].row == row)
+		at = chain->records[i - 1].older;
+	while (at != NONE && at < i)
+		at = chain->records[at].older;
+	return at;
+}
+
+/* index of the record at which a walk for the row stops, or chain->end */
+static int
+memo_stop(const MemoChain *chain, int i, OffsetNumber off, bool stop_at_base)
+{
+	int			stop = chain->end;
+	int			at;
+
+	/* nothing starts a tenure but its oldest record */
+	if (chain->records[stop - 1].flags & ZUNDO_TENURE_START)
+		stop--;
+	if (off < ROWS && (at = memo_next_of(chain, off, i)) != NONE)
+		stop = Min(stop, at);
+	if ((at = memo_next_of(chain, MANY, i)) != NONE)
+		stop = Min(stop, at);
+	if (stop_at_base)
+	{
+		for (at = i; at < stop; at++)
+		{
+			if (chain->records[at].flags & ZUNDO_BASE)
+				return at;
+		}
+	}
+	return stop;
+}
+
+UndoRecPtr
+zheap_memo_pass(char persistence, Fxid w, UndoRecPtr u, OffsetNumber off,
+				bool stop_at_base, bool *known)
+{
+	for (int c = 0; c < MEMO_CHAINS; c++)
+	{
+		MemoChain  *chain = &chains[c];
+		int			i;
+		int			stop;
+
+		if (!memo_is_of(chain, persistence, w) ||
+			(i = memo_index(chain, u)) == NONE)
+			continue;
+		chain->used = ++memo_clock;
+		stop = memo_stop(chain, i, off, stop_at_base);
+		*known = stop < chain->end;
+		return *known ? chain->records[stop].urp : chain->below;
+	}
+	*known = false;
+	return u;
+}
+
+/* the record's row; rows beyond what a page can have are as good as many */
+static int
+memo_row(const ZCachedUndo *c)
+{
+	if (c->first > c->last)
+		return NONE;
+	return c->first == c->last && c->first < ROWS ? c->first : MANY;
+}
+
+static void
+memo_put(MemoChain *chain, int i, const ZCachedUndo *c)
+{
+	MemoRecord *m = &chain->records[i];
+	int			row = memo_row(c);
+
+	m->urp = c->urp;
+	m->flags = c->flags;
+	m->row = (int16) row;
+	m->older = NONE;
+	if (row == NONE)
+		return;
+	if (chain->newest[row] == NONE)
+		chain->newest[row] = chain->oldest[row] = (int16) i;
+	else if (i < chain->newest[row])
+	{
+		m->older = chain->newest[row];
+		chain->newest[row] = (int16) i;
+	}
+	else
+	{
+		chain->records[chain->oldest[row]].older = (int16) i;
+		chain->oldest[row] = (int16) i;
+	}
+}
+
+/* forget the chain used longest ago */
+static MemoChain *
+memo_new_chain(void)
+{
+	MemoChain  *chain = &chains[0];
+
+	for (int c = 1; c < MEMO_CHAINS; c++)
+	{
+		if (chains[c].used < chain->used)
+			chain = &chains[c];
+	}
+	chain->start = chain->end = MEMO_RECORDS / 4;
+	chain->descending = true;
+	memset(chain->newest, 0xff, sizeof(chain->newest));
+	memset(chain->oldest, 0xff, sizeof(chain->oldest));
+	return chain;
+}
+
+void
+zheap_memo_note(const ZCachedUndo *c)
+{
+	MemoChain  *chain;
+
+	for (int i = 0; i < MEMO_CHAINS; i++)
+	{
+		chain = &chains[i];
+		if (!memo_is_of(chain, c->persistence, c->writer))
+			continue;
+		if (chain->below == c->urp && chain->end < MEMO_RECORDS &&
+			(chain->records[chain->end - 1].flags & ZUNDO_TENURE_START) == 0)
+		{
+			if (c->urp >= chain->records[chain->end - 1].urp)
+				chain->descending = false;
+			memo_put(chain, chain->end++, c);
+			chain->below = c->chain;
+			chain->used = ++memo_clock;
+			return;
+		}
+		if (c->chain == chain->records[chain->start].urp &&
+			(c->flags & ZUNDO_TENURE_START) == 0 && chain->start > 0)
+		{
+			if (c->urp <= chain->records[chain->start].urp)
+				chain->descending = false;
+			memo_put(chain, --chain->start, c);
+			chain->used = ++memo_clock;
+			return;
+		}
+		if (memo_index(chain, c->urp) != NONE)
+			return;
+	}
+
+	chain = memo_new_chain();
+	chain->w = c->writer;
+	chain->persistence = c->persistence;
+	memo_put(chain, chain->end++, c);
+	chain->below = c->chain;
+	chain->used = ++memo_clock;
+}

@@ -1,0 +1,144 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_spill_chain.c
+ *	  Reading the spill chain of a page (rule M12).
+ *
+ * A row that ended leaves its body on the page.  When a writer needs the room
+ * and the end has committed, but some snapshot may still see the row, the
+ * body goes to undo: the line pointer becomes SPILLED and an entry {row, its
+ * ender by value} is written to a SPILL record.  These records form a chain
+ * of their own, headed by a field of the page, which belongs to no
+ * transaction: whoever wrote them may abort, and nothing is taken back.
+ * (Writing: zheap_make_room.c.)
+ *
+ * Who has to read it?  Let p be the writer of a record.  He was running when
+ * he wrote it, and all ends in it had committed.  A snapshot with xmin > p
+ * began when he was gone, so it sees these ends: the row is dead for it.  For
+ * any other snapshot p >= xmin >= horizon, so the record is there (Z1), and
+ * so is the history of an ender that it doesn't see.
+ *
+ * Locks: the table page's content lock, share is enough, or a private copy of
+ * the page; undo pages are locked one at a time inside undo_fetch().
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/memutils.h"
+
+#include "zheap/history/zheap_spill_chain.h"
+
+/*
+ * Records read last.  One holds many rows of a page, and a scan asks for them
+ * one by one.  They can't be stale, for the reason given in zheap_record_cache.c:
+ * {persistence, writer, urp} names one immutable record for ever.
+ */
+#define SPILL_CACHE		4
+
+typedef struct SpillCache
+{
+	bool		valid;
+	char		persistence;
+	BlockNumber block;
+	UndoRecord	raw;
+	ZUndo		undo;			/* points into raw */
+} SpillCache;
+
+static SpillCache *spill_cache = NULL;
+static int	spill_cache_next = 0;
+
+static SpillCache *
+cache_find(char persistence, Fxid writer, UndoRecPtr urp, BlockNumber block)
+{
+	for (int i = 0; spill_cache != NULL && i < SPILL_CACHE; i++)
+	{
+		SpillCache *c = &spill_cache[i];
+
+		if (c->valid && c->raw.urp == urp && c->raw.writer == writer &&
+			c->persistence == persistence && c->block == block)
+			return c;
+	}
+	return NULL;
+}
+
+/* the page has a spill chain */
+void
+zheap_spill_start(ZSpillChain *chain, Page page)
+{
+	ZXactSlot	spill = ZPageGetSpill(page);
+
+	chain->fxid = ZXactSlotFxid(spill);
+	chain->urp = spill->urp;
+}
+
+bool
+zheap_spill_next(ZSpillChain *chain, UndoReader *reader, BlockNumber block,
+				 ZSpillCursor *entries)
+{
+	SpillCache *c;
+
+	Assert(chain->fxid != InvalidFxid);
+	Assert(reader->persistence != RELPERSISTENCE_TEMP);
+
+	if (chain->fxid < undo_horizons().h)
+		return false;
+	c = cache_find(reader->persistence, chain->fxid, chain->urp, block);
+	if (c == NULL)
+	{
+		if (spill_cache == NULL)
+			spill_cache = MemoryContextAllocZero(TopMemoryContext,
+												 SPILL_CACHE * sizeof(SpillCache));
+		c = &spill_cache[spill_cache_next];
+		spill_cache_next = (spill_cache_next + 1) % SPILL_CACHE;
+		c->valid = false;
+		if (!undo_fetch(reader, chain->urp, chain->fxid, block, false,
+						&c->raw))
+			return false;
+		zheap_undo_decode(&c->raw, &c->undo);
+		if (c->undo.kind != ZUNDO_SPILL)
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("undo record " UndoRecPtrFormat " of table block %u is of kind %u, expected a spill record",
+							UndoRecPtrFormatArgs(chain->urp), block,
+							c->undo.kind)));
+		c->persistence = reader->persistence;
+		c->block = block;
+		c->valid = true;
+	}
+	chain->fxid = c->undo.prev_fxid;
+	chain->urp = c->undo.chain;
+	entries->raw = &c->raw;
+	entries->undo = &c->undo;
+	entries->at = c->undo.entries;
+	return true;
+}
+
+bool
+zheap_spill_next_entry(ZSpillCursor *entries, ZSpillEntry *entry)
+{
+	return zheap_undo_next_entry(entries->raw, entries->undo, &entries->at,
+								 entry);
+}
+
+ZSpillResult
+zheap_spill_find(UndoReader *reader, Page page, BlockNumber block,
+				 OffsetNumber off, Fxid floor, ZSpillEntry *entry)
+{
+	ZSpillChain chain;
+
+	zheap_spill_start(&chain, page);
+	while (chain.fxid != InvalidFxid)
+	{
+		ZSpillCursor entries;
+
+		if (chain.fxid < floor ||
+			!zheap_spill_next(&chain, reader, block, &entries))
+			return ZSPILL_NEEDLESS;
+		while (zheap_spill_next_entry(&entries, entry))
+		{
+			if (entry->off == off)
+				return ZSPILL_FOUND;
+		}
+	}
+	return ZSPILL_MISSING;
+}

@@ -1,0 +1,1106 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_visibility.c
+ *	  Which version of a row does a snapshot see (rule M8), what is the newest
+ *	  one, and how a change describes the version it replaces (rule M4).
+ *
+ * The walk through a row's history is zheap_walk.c's; here is what each kind
+ * of snapshot makes of the owners met on the way.  Nothing here changes a
+ * page, hints of xact slots excepted.
+ *
+ * Locks: callers hold the page's content lock, share or exclusive, during a
+ * whole call.  Only zheap_read_begin() and zheap_read_resample() want no page
+ * locked.  Undo pages are locked one at a time inside undo_fetch().
+ *
+ * What may be thrown: corruption found on the way, serialization failures
+ * (check_serializable), and "not supported" for historic snapshots.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/subtrans.h"
+#include "access/xact.h"
+#include "common/hashfn.h"
+#include "storage/predicate.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "zheap/history/zheap_record_cache.h"
+#include "zheap/history/zheap_walk.h"
+
+/* a running tenure repeats its BASE about every so many records (B1) */
+#define BASE_INTERVAL			32
+
+/* records of a page that are read before its rows are judged, at most */
+#define READ_AHEAD_RECORDS		256
+
+/* undo records worth reading to find out that an index entry is dead */
+#define DEAD_BUDGET				50
+
+/* ----------------------------------------------------------------
+ *	reading as such
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * snapshot may be NULL if only questions of writers will be asked.
+ */
+void
+zheap_read_begin(ZReadContext *cx, Relation rel, Snapshot snapshot)
+{
+	cx->rel = rel;
+	cx->snapshot = snapshot;
+	cx->loose_identity = false;
+	cx->check_serializable = snapshot != NULL && IsMVCCSnapshot(snapshot) &&
+		CheckForSerializableConflictOutNeeded(rel, snapshot);
+	cx->hz = undo_horizons();
+	undo_reader_open(&cx->reader, rel);
+}
+
+void
+zheap_read_resample(ZReadContext *cx)
+{
+	cx->hz = undo_horizons();
+}
+
+void
+zheap_read_end(ZReadContext *cx)
+{
+	undo_reader_close(&cx->reader);
+}
+
+/* ----------------------------------------------------------------
+ *	judging an owner
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Status of the owner the walk stands at, for an MVCC snapshot: RUNNING means
+ * in progress for the snapshot, whatever became of it.  64-bit tests come
+ * before 32-bit ones (rule M7, attack A14).
+ */
+static ZXactStatus
+mvcc_status(const ZReadContext *cx, ZWalk *walk, Buffer buffer)
+{
+	TransactionId xid = XidFromFxid(walk->w);
+
+	if (walk->w < cx->hz.u)
+		return ZXACT_ALL_VISIBLE;
+	if (TransactionIdIsCurrentTransactionId(xid))
+		return ZXACT_CURRENT;
+	if (XidInMVCCSnapshot(xid, cx->snapshot))
+		return ZXACT_RUNNING;
+	return zheap_walk_status(walk, buffer);
+}
+
+/*
+ * The record found is a foreign writer's whom the snapshot doesn't see.  Go
+ * back along jumps as long as it doesn't see who is at their end: see
+ * zheap_jump.c.
+ */
+static void
+jump_back(const ZReadContext *cx, ZWalk *walk)
+{
+	if (cx->check_serializable)
+		return;
+	while (ZUndoHasJump(&walk->undo))
+	{
+		Fxid		fxid = walk->undo.jump.fxid;
+
+		if (fxid < cx->hz.u ||
+			TransactionIdIsCurrentTransactionId(XidFromFxid(fxid)) ||
+			!XidInMVCCSnapshot(XidFromFxid(fxid), cx->snapshot))
+			return;
+		if (!zheap_walk_jump(walk))
+			zheap_row_is_corrupt(cx->rel, walk->block, walk->off,
+								 "undo of a transaction that is in progress for the snapshot");
+	}
+}
+
+/*
+ * A writer that the snapshot doesn't see was stepped over: tell the
+ * serializable machinery, as heap does for each such tuple it meets.
+ */
+static void
+report_conflict_out(const ZReadContext *cx, Fxid writer)
+{
+	TransactionId xid = XidFromFxid(writer);
+
+	if (!cx->check_serializable)
+		return;
+	if (TransactionIdPrecedes(xid, TransactionXmin))
+		return;
+	xid = SubTransGetTopmostTransaction(xid);
+	if (TransactionIdEquals(xid, GetTopTransactionIdIfAny()) ||
+		TransactionIdPrecedes(xid, TransactionXmin))
+		return;
+	CheckForSerializableConflictOut(cx->rel, xid, cx->snapshot);
+}
+
+/* bits of a predicate lock's offset that say which version is meant */
+#define VERSION_SHIFT			9
+
+StaticAssertDecl(MaxHeapTuplesPerPage < (1 << VERSION_SHIFT),
+				 "offsets leave room for a hash of the version");
+
+static void
+predicate_tid(BlockNumber block, OffsetNumber off, const char *tuple,
+			  uint16 len, ItemPointer tid)
+{
+	uint32		hash = hash_bytes((const unsigned char *) tuple +
+								  ZHEAP_HEADER_SIZE, len - ZHEAP_HEADER_SIZE);
+
+	Assert(off < (1 << VERSION_SHIFT));
+	ItemPointerSet(tid, block, (OffsetNumber) (off | (hash << VERSION_SHIFT)));
+}
+
+/* See zheap.h. */
+void
+zheap_predicate_lock(Relation rel, Snapshot snapshot, BlockNumber block,
+					 OffsetNumber off, const ZVersion *v)
+{
+	ItemPointerData tid;
+
+	if (!IsolationIsSerializable() || !IsMVCCSnapshot(snapshot))
+		return;
+	predicate_tid(block, off, v->data, v->len, &tid);
+	PredicateLockTID(rel, &tid, snapshot, XidFromFxid(v->writer));
+}
+
+/* See zheap.h. */
+void
+zheap_predicate_conflict_in(Relation rel, BlockNumber block, OffsetNumber off,
+							const char *tuple, uint16 len)
+{
+	ItemPointerData tid;
+
+	if (!IsolationIsSerializable())
+		return;
+	predicate_tid(block, off, tuple, len, &tid);
+	CheckForSerializableConflictIn(rel, &tid, block);
+}
+
+/* what a snapshot's rules say about the version the walk stands at */
+typedef enum Verdict
+{
+	VERDICT_ACCEPT,				/* this one; its writer may be below w */
+	VERDICT_ACCEPT_IF_FOUND,	/* this one if w made it, else judge below */
+	VERDICT_STEP_BACK,			/* not if w made it */
+	VERDICT_JUDGE_RECORD		/* find it, the record decides */
+} Verdict;
+
+/* the rules of the snapshot's type, before any record was read (M8) */
+static Verdict
+judge_owner(SnapshotType type, ZXactStatus status)
+{
+	if (status == ZXACT_ALL_VISIBLE || status == ZXACT_COMMITTED)
+		return VERDICT_ACCEPT;
+	if (status == ZXACT_ABORTED)
+		return VERDICT_STEP_BACK;
+
+	switch (type)
+	{
+		case SNAPSHOT_MVCC:
+			/* "the xact slot is mine" alone decides nothing (attack A11) */
+			return status == ZXACT_CURRENT ? VERDICT_JUDGE_RECORD :
+				VERDICT_STEP_BACK;
+		case SNAPSHOT_SELF:
+		case SNAPSHOT_TOAST:
+		case SNAPSHOT_DIRTY:
+			return status == ZXACT_CURRENT ? VERDICT_ACCEPT_IF_FOUND :
+				VERDICT_STEP_BACK;
+		case SNAPSHOT_ANY:
+		case SNAPSHOT_NON_VACUUMABLE:
+			return VERDICT_ACCEPT_IF_FOUND;
+		default:
+			break;
+	}
+	elog(ERROR, "unexpected snapshot type %d", (int) type);
+	return VERDICT_ACCEPT;		/* keep compiler quiet */
+}
+
+/* ----------------------------------------------------------------
+ *	identity
+ * ----------------------------------------------------------------
+ */
+
+static void
+version_clear(ZVersion *v)
+{
+	v->writer = InvalidFxid;
+	v->cid = InvalidCommandId;
+	v->own = false;
+	v->loose = false;
+	v->ended = false;
+	v->kind = 0;
+	ItemPointerSetInvalid(&v->next);
+	v->len = 0;
+}
+
+/* the record that made the version was found */
+static void
+version_from_record(ZVersion *v, const ZWalk *walk, ZXactStatus status)
+{
+	v->writer = walk->w;
+	v->kind = walk->undo.kind;
+	if (status == ZXACT_CURRENT)
+	{
+		v->own = true;
+		v->cid = walk->undo.cid;
+	}
+	if (walk->undo.kind == ZUNDO_MOVE)
+		v->next = walk->undo.tid;
+}
+
+/*
+ * Name the writer of the version the walk stands at (attack A17: an identity
+ * is the writer itself; the owner of the xact slot changes with takeovers
+ * that don't touch the row).  Any owner's status may be met.  Own writers are
+ * always looked for, since their cid is part of the identity; so are moves,
+ * for the new TID.
+ */
+static void
+version_identify(const ZReadContext *cx, ZWalk *walk, Buffer buffer,
+				 ZVersion *v)
+{
+	for (;;)
+	{
+		ZXactStatus status = zheap_walk_status(walk, buffer);
+		bool		moved = !cx->loose_identity &&
+			(walk->hdr.flags2 & ZH_END_MASK) == ZH_MOVED;
+
+		if (status == ZXACT_ALL_VISIBLE)
+			return;
+		if (status != ZXACT_CURRENT && !moved &&
+			(ZWalkIsExact(walk) || cx->loose_identity))
+		{
+			v->writer = walk->w;
+			v->loose = !ZWalkIsExact(walk);
+			return;
+		}
+		switch (zheap_walk_find(walk, status == ZXACT_ABORTED))
+		{
+			case ZFIND_FOUND:
+				version_from_record(v, walk, status);
+				return;
+			case ZFIND_GONE:
+				return;
+			default:
+				break;
+		}
+	}
+}
+
+/* ----------------------------------------------------------------
+ *	the visible version
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * A foreign running writer is going to be stepped over by a DIRTY snapshot.
+ * Returns true if the row is to be reported as it stands: inserted, not yet
+ * committed.  The record was found, unless the header says "plain insert".
+ */
+static bool
+dirty_step_over(ZReadContext *cx, const ZWalk *walk, bool inserted)
+{
+	Snapshot	snapshot = cx->snapshot;
+
+	if (inserted)
+	{
+		snapshot->xmin = XidFromFxid(walk->w);
+		snapshot->xmax = InvalidTransactionId;
+		return true;
+	}
+	/* the newest writer is the one to wait for */
+	if (!TransactionIdIsValid(snapshot->xmax))
+		snapshot->xmax = XidFromFxid(walk->w);
+	return false;
+}
+
+static inline bool
+is_speculative(const ZWalk *walk)
+{
+	return (walk->hdr.flags2 & ZH_SPECULATIVE) != 0;
+}
+
+/* a version known to be ended, whose record wasn't looked for */
+static inline uint8
+kind_of_ended(const ZTupleHeader *hdr)
+{
+	return (hdr->flags2 & ZH_END_MASK) == ZH_MOVED ? ZUNDO_MOVE : ZUNDO_DELETE;
+}
+
+/* the offset may be any */
+static inline bool
+is_spilled(Page page, OffsetNumber off)
+{
+	return (ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) != 0 &&
+		off >= FirstOffsetNumber && off <= PageGetMaxOffsetNumber(page) &&
+		ZItemIdIsSpilled(PageGetItemId(page, off));
+}
+
+/*
+ * What writers below this have spilled is dead for an MVCC snapshot: see
+ * zheap_spill_chain.c.  0 if nothing is spilled on the page.
+ */
+static Fxid
+spill_floor(Snapshot snapshot, Page page)
+{
+	if (likely((ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) == 0) ||
+		!TransactionIdIsNormal(snapshot->xmin))
+		return InvalidFxid;
+	return undo_fxid_from_xid(snapshot->xmin);
+}
+
+/*
+ * The walk arrived at the version to be judged visible: fill *v and tell
+ * whether it is a row.
+ */
+static bool
+version_accept(ZReadContext *cx, ZWalk *walk, ZWalkState state, Buffer buffer,
+			   ZVersion *v)
+{
+	v->ended = ZHeaderIsEnded(&walk->hdr);
+	if (unlikely(walk->missing != NULL))
+	{
+		if (ZHeaderNatts(&walk->hdr) < RelationGetDescr(cx->rel)->natts)
+			zheap_tuple_add_missing(RelationGetDescr(cx->rel), v->data,
+									&v->len, walk->missing);
+		zheap_walk_forget_missing(walk);
+	}
+	if (state == ZWALK_OWNED && v->kind == 0)
+		version_identify(cx, walk, buffer, v);
+	if (!v->ended)
+		return true;
+	if (v->kind == 0)
+		v->kind = kind_of_ended(&walk->hdr);
+
+	/* ended, but for this snapshot type only what nobody needs is gone */
+	if (cx->snapshot->snapshot_type == SNAPSHOT_NON_VACUUMABLE)
+	{
+		if (v->writer == InvalidFxid)
+			return false;
+		if (zheap_xact_status(v->writer, &cx->hz) != ZXACT_COMMITTED)
+			return true;
+		return !GlobalVisTestIsRemovableFullXid(cx->snapshot->vistest,
+												FullTransactionIdFromU64(v->writer));
+	}
+	return false;
+}
+
+/*
+ * Rule M8.  See zheap.h for the contract.  An ended version found is left in
+ * *v with its bytes; NON_VACUUMABLE is the one type that may return true for
+ * one (it isn't removable yet).
+ */
+bool
+zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
+					  BlockNumber block, OffsetNumber off, ZVersion *v)
+{
+	Snapshot	snapshot = cx->snapshot;
+	SnapshotType type = snapshot->snapshot_type;
+	ZWalk		walk;
+	ZWalkState	state;
+
+	if (type == SNAPSHOT_HISTORIC_MVCC)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("logical decoding is not supported by access method zheap")));
+	if (type == SNAPSHOT_DIRTY)
+	{
+		snapshot->xmin = InvalidTransactionId;
+		snapshot->xmax = InvalidTransactionId;
+		snapshot->speculativeToken = 0;
+	}
+
+	version_clear(v);
+	/* who ended a spilled row has committed: nobody to wait for */
+	if (type == SNAPSHOT_DIRTY && is_spilled(page, off))
+		return false;
+	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
+					v->data, &v->len);
+	if (type == SNAPSHOT_MVCC)
+		walk.floor = spill_floor(snapshot, page);
+	state = zheap_walk_start(&walk, page);
+
+	while (state == ZWALK_OWNED)
+	{
+		ZXactStatus status;
+		Verdict		verdict;
+		ZFindResult found;
+
+		if (type == SNAPSHOT_MVCC)
+			status = mvcc_status(cx, &walk, buffer);
+		else
+			status = zheap_walk_status(&walk, buffer);
+		verdict = judge_owner(type, status);
+
+		if (verdict == VERDICT_ACCEPT)
+			return version_accept(cx, &walk, state, buffer, v);
+
+		/* step 6: inserted by a transaction in progress, no record needed */
+		if (verdict == VERDICT_STEP_BACK && status == ZXACT_RUNNING &&
+			ZWalkIsPlainInsert(&walk) &&
+			!(type == SNAPSHOT_DIRTY && is_speculative(&walk)))
+		{
+			report_conflict_out(cx, walk.w);
+			if (type == SNAPSHOT_DIRTY && dirty_step_over(cx, &walk, true))
+				return version_accept(cx, &walk, state, buffer, v);
+			zheap_walk_forget_missing(&walk);
+			v->len = 0;
+			return false;
+		}
+
+		/* nor to name a foreign writer */
+		if (verdict == VERDICT_ACCEPT_IF_FOUND && status != ZXACT_CURRENT &&
+			ZWalkIsExact(&walk) && !ZHeaderIsEnded(&walk.hdr))
+			return version_accept(cx, &walk, state, buffer, v);
+
+		found = zheap_walk_find(&walk, status == ZXACT_ABORTED);
+		if (found == ZFIND_OTHER)
+			continue;
+		if (found == ZFIND_GONE)
+		{
+			/* can't be: the snapshot itself keeps what it doesn't see */
+			if (type == SNAPSHOT_MVCC)
+				zheap_row_is_corrupt(cx->rel, block, off,
+									 "undo of a transaction that is in progress for the snapshot");
+			/* it committed and became visible to all since it was judged */
+			return version_accept(cx, &walk, ZWALK_SETTLED, buffer, v);
+		}
+
+		if (verdict == VERDICT_ACCEPT_IF_FOUND ||
+			(verdict == VERDICT_JUDGE_RECORD &&
+			 walk.undo.cid < snapshot->curcid))
+		{
+			version_from_record(v, &walk, status);
+			return version_accept(cx, &walk, state, buffer, v);
+		}
+
+		/* the version isn't for this snapshot */
+		if (status == ZXACT_RUNNING)
+		{
+			bool		inserted = ZUndoIsInsert(&walk.undo);
+
+			if (!ZUndoIsCopy(&walk.undo))
+				report_conflict_out(cx, walk.w);
+			if (type == SNAPSHOT_DIRTY && dirty_step_over(cx, &walk, inserted))
+			{
+				if (is_speculative(&walk))
+					snapshot->speculativeToken = walk.undo.token;
+				version_from_record(v, &walk, status);
+				return version_accept(cx, &walk, state, buffer, v);
+			}
+			if (type == SNAPSHOT_MVCC)
+				jump_back(cx, &walk);
+		}
+		state = zheap_walk_step_back(&walk);
+	}
+
+	if (state == ZWALK_NONE)
+	{
+		zheap_walk_forget_missing(&walk);
+		v->len = 0;
+		return false;
+	}
+	return version_accept(cx, &walk, state, buffer, v);
+}
+
+/*
+ * See zheap.h.  If the snapshot sees the owner of the xact slot, it sees who
+ * ended the row, be it the owner or somebody below (Z2).
+ */
+bool
+zheap_row_is_past(ZReadContext *cx, Buffer buffer, Page page,
+				  OffsetNumber off)
+{
+	ItemId		lp = PageGetItemId(page, off);
+	ZTupleHeader hdr;
+	ZWalk		walk;
+
+	if (cx->snapshot->snapshot_type != SNAPSHOT_MVCC)
+		return false;
+	if (ZItemIdIsSpilled(lp))
+	{
+		Fxid		p;
+
+		if ((ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) == 0)
+			return false;		/* the slow path will say what is wrong */
+		p = ZXactSlotFxid(ZPageGetSpill(page));
+		return p < cx->hz.u ||
+			TransactionIdPrecedes(XidFromFxid(p), cx->snapshot->xmin);
+	}
+	if (ItemIdIsDead(lp))
+		return true;
+	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
+		return false;
+	zheap_header_get((char *) PageGetItem(page, lp), &hdr);
+	if (!ZHeaderIsEnded(&hdr) || (hdr.flags2 & ZH_LOCK_ONLY) ||
+		hdr.slot == 0 || hdr.slot > ZPageGetOpaque(page)->nslots)
+		return false;
+
+	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz,
+					BufferGetBlockNumber(buffer), off, NULL, NULL);
+	zheap_walk_at_slot(&walk, page, hdr.slot);
+	switch (mvcc_status(cx, &walk, buffer))
+	{
+		case ZXACT_ALL_VISIBLE:
+		case ZXACT_COMMITTED:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* ----------------------------------------------------------------
+ *	whole pages
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * The chains of n owners that the snapshot doesn't see are going to be walked
+ * for most rows of the page.  Read them all at once, one record of each chain
+ * after the other: they lie in different places, far from any cache, and so
+ * the waits overlap.
+ */
+static void
+read_ahead(ZReadContext *cx, ZWalk *walk, Fxid *w, UndoRecPtr *u, int n)
+{
+	char		persistence = cx->reader.persistence;
+	int			left = READ_AHEAD_RECORDS;
+
+	while (n > 0 && (left -= n) > 0)
+	{
+		for (int i = 0; i < n; i++)
+		{
+			undo_expect(persistence, u[i]);
+			zheap_undo_cache_expect(u[i]);
+		}
+		for (int i = 0; i < n; i++)
+			undo_expect_page(persistence, u[i]);
+		for (int i = n - 1; i >= 0; i--)
+		{
+			walk->slot = NULL;
+			walk->w = w[i];
+			walk->u = u[i];
+			if (zheap_walk_pass(walk) && walk->w >= cx->hz.u &&
+				XidInMVCCSnapshot(XidFromFxid(walk->w), cx->snapshot))
+			{
+				w[i] = walk->w;
+				u[i] = walk->u;
+			}
+			else
+			{
+				n--;
+				w[i] = w[n];
+				u[i] = u[n];
+			}
+		}
+	}
+}
+
+/*
+ * Judge each owner once.  See zheap.h.
+ *
+ * Rows that refer to an owner seen are seen as they stand, though an older
+ * tenure may have changed them: what lies below an owner that the snapshot sees
+ * it sees too (invariant Z2).  PD_ALL_VISIBLE and ZPAGE_ALL_RESOLVED are not
+ * asked: a standby's snapshot may be older than they are (attack A12).
+ */
+bool
+zheap_page_owners(ZReadContext *cx, Buffer buffer, Page page,
+				  BlockNumber block, ZOwners *owners)
+{
+	ZPageOpaque opaque = ZPageGetOpaque(page);
+	bool		all = true;
+	Fxid		w[ZHEAP_MAX_XACT_SLOTS];
+	UndoRecPtr	u[ZHEAP_MAX_XACT_SLOTS];
+	int			nunseen = 0;
+	ZWalk		walk;
+
+	Assert(cx->snapshot->snapshot_type == SNAPSHOT_MVCC);
+	owners->n = opaque->nslots;
+	owners->aborted = false;
+	owners->unseen[0] = false;
+	owners->writer[0] = InvalidFxid;
+	if ((opaque->flags & ZPAGE_HAS_SPILL) &&
+		ZXactSlotFxid(ZPageGetSpill(page)) >= spill_floor(cx->snapshot, page))
+		all = false;
+
+	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block,
+					InvalidOffsetNumber, NULL, NULL);
+	for (int id = 1; id <= opaque->nslots; id++)
+	{
+		ZXactSlot	slot = ZPageGetXactSlot(page, id);
+		ZXactStatus status;
+
+		owners->unseen[id] = false;
+		owners->writer[id] = ZXactSlotFxid(slot);
+		if (ZXactSlotIsFree(slot) || owners->writer[id] < cx->hz.u)
+			continue;
+		zheap_walk_at_slot(&walk, page, (uint8) id);
+		status = mvcc_status(cx, &walk, buffer);
+		switch (status)
+		{
+			case ZXACT_ALL_VISIBLE:
+			case ZXACT_COMMITTED:
+				break;
+			case ZXACT_RUNNING:
+				w[nunseen] = walk.w;
+				u[nunseen++] = walk.u;
+				/* FALLTHROUGH */
+			default:
+				owners->aborted |= status == ZXACT_ABORTED;
+				owners->unseen[id] = true;
+				all = false;
+				break;
+		}
+	}
+	if (nunseen > 0)
+		read_ahead(cx, &walk, w, u, nunseen);
+	return all;
+}
+
+/* ----------------------------------------------------------------
+ *	the newest version, for writers
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Stand at the newest version that isn't of an aborted writer.  If *status
+ * isn't COMMITTED or ALL_VISIBLE, or a record is wanted of a committed one,
+ * the record that made it is in walk->undo (*found).  *aborted: something was
+ * stepped over.
+ */
+static ZWalkState
+walk_to_top(ZWalk *walk, Page page, Buffer buffer, ZXactStatus *status,
+			bool *found, bool *aborted)
+{
+	ZWalkState	state = zheap_walk_start(walk, page);
+
+	*status = ZXACT_ALL_VISIBLE;
+	*found = false;
+	*aborted = false;
+
+	while (state == ZWALK_OWNED)
+	{
+		*status = zheap_walk_status(walk, buffer);
+		if (*status == ZXACT_ALL_VISIBLE)
+			return ZWALK_SETTLED;
+
+		/* a settled, plain state of affairs: the owner is the writer */
+		if (*status == ZXACT_COMMITTED && ZWalkIsExact(walk) &&
+			!ZHeaderIsEnded(&walk->hdr))
+			return state;
+
+		switch (zheap_walk_find(walk, *status == ZXACT_ABORTED))
+		{
+			case ZFIND_OTHER:
+				continue;
+			case ZFIND_GONE:
+				*status = ZXACT_ALL_VISIBLE;
+				return ZWALK_SETTLED;
+			case ZFIND_FOUND:
+				break;
+			case ZFIND_LIMIT:
+				Assert(false);
+				break;
+		}
+		if (*status != ZXACT_ABORTED)
+		{
+			*found = true;
+			return state;
+		}
+		*aborted = true;
+		state = zheap_walk_step_back(walk);
+		*status = ZXACT_ALL_VISIBLE;
+	}
+	return state;
+}
+
+/*
+ * The newest non-aborted change of a row.  See zheap.h.  kind is 0 and
+ * key_changed false where no record was looked for: the version is visible to
+ * all, or committed and not ended.
+ */
+void
+zheap_top_version(ZReadContext *cx, Buffer buffer, Page page,
+				  BlockNumber block, OffsetNumber off, ZTop *top)
+{
+	ZWalk		walk;
+	ZWalkState	state;
+	bool		found;
+	bool		aborted;
+
+	memset(top, 0, sizeof(ZTop));
+	ItemPointerSetInvalid(&top->next);
+	top->cid = InvalidCommandId;
+
+	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
+					NULL, NULL);
+	state = walk_to_top(&walk, page, buffer, &top->status, &found, &aborted);
+	if (state == ZWALK_NONE)
+		return;
+
+	top->exists = true;
+	top->ended = ZHeaderIsEnded(&walk.hdr);
+	top->moved_partition =
+		(walk.hdr.flags2 & ZH_END_MASK) == ZH_MOVED_PARTITION;
+	if (top->ended)
+		top->kind = kind_of_ended(&walk.hdr);
+	if (state == ZWALK_SETTLED)
+	{
+		Assert(top->status == ZXACT_ALL_VISIBLE);
+		return;
+	}
+	top->writer = walk.w;
+	if (!found)
+		return;
+	top->kind = walk.undo.kind;
+	top->key_changed = (walk.undo.flags & ZUNDO_KEY) != 0;
+	if (top->status == ZXACT_CURRENT)
+		top->cid = walk.undo.cid;
+	if (top->kind == ZUNDO_MOVE)
+		top->next = walk.undo.tid;
+}
+
+/*
+ * Image and identity before my latest in-place update of the row.  An own
+ * DELETE or MOVE on top is stepped over: the TID was tagged when the update
+ * was made, and the row may have been deleted since by the same transaction.
+ */
+bool
+zheap_predecessor(ZReadContext *cx, Buffer buffer, Page page,
+				  BlockNumber block, OffsetNumber off, ZVersion *v)
+{
+	ZWalk		walk;
+	ZWalkState	state;
+	ZXactStatus status;
+	bool		found;
+	bool		aborted;
+
+	version_clear(v);
+	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
+					v->data, &v->len);
+	state = walk_to_top(&walk, page, buffer, &status, &found, &aborted);
+
+	while (state == ZWALK_OWNED && found && status == ZXACT_CURRENT &&
+		   !ZUndoIsInsert(&walk.undo))
+	{
+		bool		update = walk.undo.kind == ZUNDO_UPDATE;
+
+		state = zheap_walk_step_back(&walk);
+		Assert(state != ZWALK_NONE);
+		if (update)
+		{
+			/* aborted savepoints can't lie below a change that stands */
+			if (state == ZWALK_OWNED)
+				version_identify(cx, &walk, buffer, v);
+			v->ended = ZHeaderIsEnded(&walk.hdr);
+			return true;
+		}
+
+		/* below the DELETE: find the change before, if it is mine */
+		found = false;
+		while (state == ZWALK_OWNED && !found)
+		{
+			status = zheap_walk_status(&walk, buffer);
+			if (status != ZXACT_CURRENT)
+				break;
+			switch (zheap_walk_find(&walk, false))
+			{
+				case ZFIND_FOUND:
+					found = true;
+					break;
+				case ZFIND_OTHER:
+					break;
+				default:
+					Assert(false);
+					state = ZWALK_NONE;
+					break;
+			}
+		}
+	}
+	v->len = 0;
+	return false;
+}
+
+/*
+ * The newest version, committed by another transaction, isn't visible to an
+ * MVCC snapshot: was the row merely copied since, by rewrites of its table?
+ */
+bool
+zheap_row_was_only_copied(ZReadContext *cx, Buffer buffer, Page page,
+						  BlockNumber block, OffsetNumber off,
+						  Snapshot snapshot)
+{
+	ZWalk		walk;
+	ZWalkState	state;
+
+	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
+					NULL, NULL);
+	state = zheap_walk_start(&walk, page);
+	while (state == ZWALK_OWNED)
+	{
+		ZXactStatus status = zheap_walk_status(&walk, buffer);
+
+		if (status == ZXACT_ALL_VISIBLE)
+			return true;
+		if (status != ZXACT_COMMITTED)
+			return false;
+		if (!XidInMVCCSnapshot(XidFromFxid(walk.w), snapshot))
+			return true;
+		switch (zheap_walk_find(&walk, false))
+		{
+			case ZFIND_GONE:
+				return true;
+			case ZFIND_FOUND:
+				if (!ZUndoIsCopy(&walk.undo))
+					return false;
+				state = zheap_walk_step_back(&walk);
+				break;
+			default:
+				break;
+		}
+	}
+	return state == ZWALK_SETTLED;
+}
+
+/*
+ * Is the row surely dead to every snapshot, present and future?  Rows under
+ * an aborted owner aren't: first the page must be rolled back.
+ */
+bool
+zheap_row_is_dead_to_all(ZReadContext *cx, Buffer buffer, Page page,
+						 BlockNumber block, OffsetNumber off)
+{
+	ZWalk		walk;
+	ItemId		lp;
+	Fxid		conflict = InvalidFxid;
+
+	if (off < FirstOffsetNumber || off > PageGetMaxOffsetNumber(page))
+		return false;
+	lp = PageGetItemId(page, off);
+	if (ItemIdIsDead(lp))
+		return true;
+	if (ZItemIdIsSpilled(lp) &&
+		(ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL))
+	{
+		Fxid		p = ZXactSlotFxid(ZPageGetSpill(page));
+
+		return p < cx->hz.u ||
+			GlobalVisCheckRemovableFullXid(cx->rel,
+										   FullTransactionIdFromU64(p));
+	}
+	if (!ItemIdIsNormal(lp))
+		return false;
+
+	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
+					NULL, NULL);
+	walk.budget = DEAD_BUDGET;
+	return zheap_walk_fate(&walk, page, buffer, &conflict) ==
+		ZROW_ENDED_FOR_ALL;
+}
+
+/* ----------------------------------------------------------------
+ *	describing a change
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Content of the xact slot below the family's tenures: walk from the record u
+ * of writer w to the start of the oldest one.  All of them are of the own,
+ * running top transaction, so their undo is there.
+ */
+static void
+find_base(ZReadContext *cx, BlockNumber block, Fxid w, UndoRecPtr u,
+		  Fxid *base_fxid, UndoRecPtr *base_urp)
+{
+	ZWalk		walk;
+
+	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block,
+					InvalidOffsetNumber, NULL, NULL);
+	walk.w = w;
+	walk.u = u;
+	for (;;)
+	{
+		const ZUndo *r = &walk.undo;
+
+		if (!zheap_walk_fetch(&walk, false))
+			zheap_row_is_corrupt(cx->rel, block, InvalidOffsetNumber,
+								 "undo of the running transaction");
+		if (r->flags & ZUNDO_BASE)
+		{
+			*base_fxid = r->base_fxid;
+			*base_urp = r->base_urp;
+			return;
+		}
+		if ((r->flags & ZUNDO_TENURE_START) && !(r->flags & ZUNDO_FAMILY))
+		{
+			*base_fxid = r->prev_fxid;
+			*base_urp = r->chain;
+			return;
+		}
+		if (r->flags & ZUNDO_TENURE_START)
+			walk.w = r->prev_fxid;
+		walk.u = r->chain;
+	}
+}
+
+/*
+ * Is it time to repeat BASE within a tenure (attack B1)?  Only worth it while
+ * rows of older foreign owners still refer to the xact slot.  The pointer's
+ * bits stand in for a counter.
+ */
+static bool
+base_is_due(Page page, const ZXactSlotChoice *choice)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	uint64		hash = choice->prev_urp * UINT64CONST(0x9E3779B97F4A7C15);
+	OffsetNumber off;
+
+	if ((hash >> 32) % BASE_INTERVAL != 0)
+		return false;
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		lp = PageGetItemId(page, off);
+		ZTupleHeader hdr;
+
+		if (!ItemIdIsNormal(lp))
+			continue;
+		zheap_header_get((char *) PageGetItem(page, lp), &hdr);
+		if (hdr.slot == choice->id &&
+			ZHeaderReused(&hdr) == ZH_REUSED_FOREIGN)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Fill chain, TENURE_START, FAMILY, prev_fxid and BASE of a record that is
+ * about to be written with choice.  Exclusive lock held; nothing was changed
+ * yet.  May read undo.
+ */
+void
+zheap_undo_describe_tenure(ZReadContext *cx, Page page, BlockNumber block,
+						   const ZXactSlotChoice *choice, ZUndo *u)
+{
+	ZXactSlot	slot = ZPageGetXactSlot(page, choice->id);
+
+	Assert(slot->urp == choice->prev_urp);
+	Assert((choice->tenure == ZTENURE_FREE) == ZXactSlotIsFree(slot));
+
+	u->flags &= ~(ZUNDO_TENURE_START | ZUNDO_FAMILY | ZUNDO_BASE);
+	u->chain = choice->prev_urp;
+	u->prev_fxid = InvalidFxid;
+	u->base_fxid = InvalidFxid;
+	u->base_urp = InvalidUndoRecPtr;
+
+	switch (choice->tenure)
+	{
+		case ZTENURE_CONTINUE:
+			if (base_is_due(page, choice))
+			{
+				u->flags |= ZUNDO_BASE;
+				find_base(cx, block, ZXactSlotFxid(slot), slot->urp,
+						  &u->base_fxid, &u->base_urp);
+			}
+			break;
+		case ZTENURE_FREE:
+		case ZTENURE_FROZEN:
+			u->flags |= ZUNDO_TENURE_START;
+			u->chain = InvalidUndoRecPtr;
+			break;
+		case ZTENURE_FAMILY:
+			Assert(choice->prev_fxid == ZXactSlotFxid(slot));
+			u->flags |= ZUNDO_TENURE_START | ZUNDO_FAMILY | ZUNDO_BASE;
+			u->prev_fxid = choice->prev_fxid;
+			find_base(cx, block, choice->prev_fxid, choice->prev_urp,
+					  &u->base_fxid, &u->base_urp);
+			break;
+		case ZTENURE_FOREIGN:
+			Assert(choice->prev_fxid == ZXactSlotFxid(slot));
+			u->flags |= ZUNDO_TENURE_START;
+			u->prev_fxid = choice->prev_fxid;
+			break;
+	}
+}
+
+/*
+ * Describe the version that a change replaces (rule M4): see zheap.h.
+ *
+ * An old version in another xact slot is named by that slot's content, walked
+ * down to the first committed tenure: a running foreign taker above it may
+ * vanish before the record is read (attack A1).
+ */
+void
+zheap_undo_describe_old(ZReadContext *cx, Page page, BlockNumber block,
+						OffsetNumber off, const ZXactSlotChoice *choice,
+						const ZTupleHeader *hdr, ZUndo *u)
+{
+	ZWalk		walk;
+
+	zheap_undo_describe_tenure(cx, page, block, choice, u);
+
+	u->flags &= ~ZUNDO_OLD_MASK;
+	u->link_fxid = InvalidFxid;
+	u->link_urp = InvalidUndoRecPtr;
+	u->oldhdr = *hdr;
+	zheap_xact_slot_flag_header(&u->oldhdr, choice->id, choice->tenure);
+	Assert(!ZHeaderIsEnded(hdr));
+
+	if (hdr->slot == 0 || (hdr->flags2 & ZH_LOCK_ONLY))
+	{
+		u->flags |= ZUNDO_OLD_ALLVISIBLE;
+		return;
+	}
+	Assert(!(hdr->slot == choice->id && choice->tenure == ZTENURE_FROZEN));
+	if (hdr->slot == choice->id)
+	{
+		u->flags |= ZUNDO_OLD_IN_CHAIN;
+		return;
+	}
+
+	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
+					NULL, NULL);
+	zheap_walk_at_slot(&walk, page, hdr->slot);
+	walk.hdr = *hdr;
+	walk.skip = ZHeaderReused(hdr) == ZH_REUSED_FOREIGN &&
+		!ZXactSlotIsAmbiguous(walk.slot);
+	for (;;)
+	{
+		ZXactStatus status = zheap_xact_status(walk.w, &cx->hz);
+
+		if (status == ZXACT_ALL_VISIBLE)
+		{
+			u->flags |= ZUNDO_OLD_ALLVISIBLE;
+			return;
+		}
+		if (status == ZXACT_COMMITTED)
+		{
+			u->flags |= ZUNDO_OLD_LINK;
+			u->link_fxid = walk.w;
+			u->link_urp = walk.u;
+			return;
+		}
+
+		/*
+		 * Running above a committed tenure; or aborted since the xact slot
+		 * was chosen, which is no different: our lock keeps its undo.
+		 */
+		switch (zheap_walk_find(&walk, status == ZXACT_ABORTED))
+		{
+			case ZFIND_OTHER:
+				break;
+			case ZFIND_GONE:
+				u->flags |= ZUNDO_OLD_ALLVISIBLE;
+				return;
+			default:
+				/* a running foreign writer is waited for before */
+				zheap_row_is_corrupt(cx->rel, block, off,
+									 "no running change of a row that is changed");
+		}
+	}
+}

@@ -1,0 +1,115 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_walk.h
+ *	  Walking a row's history on one page: find the record that made a
+ *	  version, step back over it (rule M8, steps 1-3, 8, 9).
+ *
+ * For what judges versions: zheap_walk.c, zheap_visibility.c, zheap_rollback.c,
+ * zheap_prune.c, zheap_make_room.c, zheap_scan.c, zheap_rewrite.c and
+ * zheap_check_page.c.  The walk knows where it stands, not whether to accept:
+ * the caller judges the owner it stands at, then finds and steps back or stops.
+ *
+ *		state = zheap_walk_start(&walk, ...);
+ *		while (state == ZWALK_OWNED)
+ *			judge walk.w (and walk.hdr)
+ *			zheap_walk_find(&walk, held)
+ *				ZFIND_OTHER: another owner below: judge again
+ *				ZFIND_GONE: the owner is visible to all, so is the version
+ *				ZFIND_FOUND: walk.undo made the version; stop, or
+ *					state = zheap_walk_step_back(&walk)
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZHEAP_WALK_H
+#define ZHEAP_WALK_H
+
+#include "zheap/zheap.h"
+
+typedef enum ZWalkState
+{
+	ZWALK_NONE,					/* no row here (any more, or yet) */
+	ZWALK_SETTLED,				/* this version is visible to all */
+	ZWALK_OWNED					/* it belongs to tenure walk->w or one below */
+} ZWalkState;
+
+typedef enum ZFindResult
+{
+	ZFIND_FOUND,				/* walk->undo is the record, of writer walk->w */
+	ZFIND_OTHER,				/* walk->w is another owner now: judge it */
+	ZFIND_GONE,					/* walk->w is committed and visible to all */
+	ZFIND_LIMIT					/* walk->budget is used up */
+} ZFindResult;
+
+typedef struct ZWalk
+{
+	Relation	rel;
+	UndoReader *reader;
+	const UndoHorizons *hz;
+	BlockNumber block;
+	OffsetNumber off;			/* Invalid: only tenures are walked */
+	/* where we stand */
+	Fxid		w;
+	UndoRecPtr	u;
+	bool		skip;			/* not in w's tenure nor in its family's */
+	ZXactSlot	slot;			/* the xact slot while w is its owner, else NULL */
+	ZTupleHeader hdr;			/* of the version */
+	char	   *image;			/* its bytes, or NULL if nobody wants them */
+	uint16	   *len;
+	int			budget;			/* records that may still be read */
+	Fxid		floor;			/* xmin of the snapshot asked for, or 0: what
+								 * was spilled before that is dead */
+	ZMissing   *missing;		/* defaults for versions of older files,
+								 * innermost first; only if image is wanted */
+	/* the record read last */
+	ZUndo		undo;
+	UndoRecord	raw;
+} ZWalk;
+
+#define ZWALK_NO_BUDGET			INT_MAX
+
+/*
+ * Is walk->w itself the writer of the version, without a record having been
+ * looked for?  (A version that isn't REUSED was made by the owner.)
+ */
+#define ZWalkIsExact(walk)		(ZHeaderReused(&(walk)->hdr) == ZH_REUSED_NONE)
+
+/* inserted by w and never changed: there is nothing below */
+#define ZWalkIsPlainInsert(walk) \
+	(ZWalkIsExact(walk) && ((walk)->hdr.flags2 & ZH_INPLACE) == 0 && \
+	 !ZHeaderIsEnded(&(walk)->hdr))
+
+/* give up the list of defaults, where the walk ends before its context does */
+extern void zheap_walk_forget_missing(ZWalk *walk);
+extern void zheap_walk_init(ZWalk *walk, Relation rel, UndoReader *reader,
+							const UndoHorizons *hz, BlockNumber block,
+							OffsetNumber off, char *image, uint16 *len);
+extern ZWalkState zheap_walk_start(ZWalk *walk, Page page);
+extern void zheap_walk_at_slot(ZWalk *walk, Page page, uint8 id);
+extern ZXactStatus zheap_walk_status(ZWalk *walk, Buffer buffer);
+extern bool zheap_walk_fetch(ZWalk *walk, bool held);
+extern bool zheap_walk_pass(ZWalk *walk);
+extern ZFindResult zheap_walk_find(ZWalk *walk, bool held);
+extern ZWalkState zheap_walk_step_back(ZWalk *walk);
+extern bool zheap_walk_jump(ZWalk *walk);
+
+/* rule M9 for one row whose xact slot can't be frozen, and M15: see there */
+typedef enum ZRowFate
+{
+	ZROW_NONE,					/* nothing but aborted changes */
+	ZROW_ENDED_FOR_ALL,			/* its body may go; conflict horizon is set */
+	ZROW_ENDED,					/* ended, but somebody may need it */
+	ZROW_SETTLED,				/* newest change committed */
+	ZROW_CHANGING				/* newest change not committed, or unknown */
+} ZRowFate;
+
+extern ZRowFate zheap_walk_fate(ZWalk *walk, Page page, Buffer buffer,
+								Fxid *conflict);
+extern bool zheap_walk_has_settled_version(ZWalk *walk, Page page,
+										   Buffer buffer);
+
+/* corruption of a row, naming relation, block and offset */
+extern void zheap_row_is_corrupt(Relation rel, BlockNumber block,
+								 OffsetNumber off, const char *expected)
+			pg_attribute_noreturn();
+
+#endif							/* ZHEAP_WALK_H */

@@ -1,0 +1,730 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_index_fetch.c
+ *	  One row by its TID: for index scans, for the executor's second look at a
+ *	  row, for index AMs that want to drop entries.  (Building indexes:
+ *	  zheap_index_build.c.)
+ *
+ * A TID has many versions here; which one is meant is said by the snapshot or,
+ * with SnapshotAny, by the tag in the TID (core-contract.md, section 0).
+ *
+ * Functions here lock one table page, share, and under it undo pages.  They
+ * may be called with an index page locked, so they never wait for a
+ * transaction and change nothing.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/relscan.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "port/pg_bitutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "zheap/read/zheap_scan.h"
+
+/* rows next to each other in an index often come from a few pages by turns */
+#define FETCH_PINS				4
+
+/* buffers for each possible backend, without which one page must do */
+#define FETCH_PINS_BUFFERS		32
+
+/* of rows that turn out to be needed by somebody, so many are not asked for */
+#define MAX_UNASKED				63
+
+typedef struct ZIndexFetchData
+{
+	IndexFetchTableData base;	/* must be first */
+	int			npins;			/* pages fetched from last, pinned */
+	int			next;			/* of these, to be replaced next */
+	BlockNumber block[FETCH_PINS];
+	Buffer		buffer[FETCH_PINS]; /* or Invalid */
+	/* is the entry dead to all: asked in ever longer intervals */
+	int			unasked;
+	int			interval;
+} ZIndexFetchData;
+
+typedef ZIndexFetchData *ZIndexFetch;
+
+/* is there a line pointer in use at off of the locked page; ERROR if damaged */
+static bool
+has_row_pointer(Relation rel, BlockNumber block, Page page, OffsetNumber off)
+{
+	if (PageIsNew(page))
+		return false;
+	zheap_page_check(rel, block, page);
+	return off >= FirstOffsetNumber && off <= PageGetMaxOffsetNumber(page) &&
+		ItemIdIsUsed(PageGetItemId(page, off));
+}
+
+/* put *v into the tuple slot under the given TID, which may be tagged */
+static void
+store_version(Relation rel, const ItemPointerData *tid, const ZVersion *v,
+			  TupleTableSlot *slot)
+{
+	zheap_slot_store(slot, RelationGetRelid(rel), tid, v->data, v->len,
+					 v->writer, v->cid);
+	zheap_slot_set_doubts(slot, v->loose, v->ended);
+}
+
+/* ----------------------------------------------------------------
+ *	index scans
+ * ----------------------------------------------------------------
+ */
+
+/* three places of a page that is seldom in a cache: header, pointer, end */
+static inline void
+expect_row(Page page, OffsetNumber off)
+{
+	fetch_line(page);
+	fetch_line((char *) PageGetItemId(page, off));
+	fetch_line((char *) ZPageGetOpaque(page));
+}
+
+IndexFetchTableData *
+zheap_index_fetch_begin(Relation rel)
+{
+	ZIndexFetch fetch = palloc0(sizeof(ZIndexFetchData));
+
+	fetch->base.rel = rel;
+	fetch->npins = !RelationUsesLocalBuffers(rel) &&
+		NBuffers / MaxBackends >= FETCH_PINS_BUFFERS ? FETCH_PINS : 1;
+	return &fetch->base;
+}
+
+void
+zheap_index_fetch_reset(struct IndexFetchTableData *data)
+{
+	ZIndexFetch fetch = (ZIndexFetch) data;
+
+	for (int i = 0; i < fetch->npins; i++)
+	{
+		if (BufferIsValid(fetch->buffer[i]))
+			ReleaseBuffer(fetch->buffer[i]);
+		fetch->buffer[i] = InvalidBuffer;
+	}
+}
+
+/* the block's buffer, pinned until others have taken its place */
+static Buffer
+fetch_buffer(ZIndexFetch fetch, BlockNumber block)
+{
+	Relation	rel = fetch->base.rel;
+	int			i;
+
+	for (i = 0; i < fetch->npins; i++)
+	{
+		if (BufferIsValid(fetch->buffer[i]) && fetch->block[i] == block)
+			return fetch->buffer[i];
+	}
+	i = fetch->next;
+	fetch->next = (i + 1) % fetch->npins;
+	fetch->buffer[i] = ReleaseAndReadBuffer(fetch->buffer[i], rel, block);
+	fetch->block[i] = block;
+	zheap_note_buffer(rel, block, fetch->buffer[i]);
+	return fetch->buffer[i];
+}
+
+/*
+ * A row that the scan doesn't see: does nobody?  Under an old snapshot the
+ * answer is no for many in a row, and sometimes takes a look into undo.
+ */
+static bool
+is_dead_to_all(ZIndexFetch fetch, ZReadContext *cx, Buffer buffer, Page page,
+			   BlockNumber block, OffsetNumber off)
+{
+	if (fetch->unasked > 0)
+	{
+		fetch->unasked--;
+		return false;
+	}
+	if (zheap_row_is_dead_to_all(cx, buffer, page, block, off))
+	{
+		fetch->interval = 0;
+		return true;
+	}
+	fetch->interval = Min(2 * fetch->interval + 1, MAX_UNASKED);
+	fetch->unasked = fetch->interval;
+	return false;
+}
+
+void
+zheap_index_fetch_end(struct IndexFetchTableData *data)
+{
+	zheap_index_fetch_reset(data);
+	pfree(data);
+}
+
+bool
+zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
+						Snapshot snapshot, TupleTableSlot *slot,
+						bool *call_again, bool *all_dead)
+{
+	ZIndexFetch fetch = (ZIndexFetch) data;
+	Relation	rel = data->rel;
+	BlockNumber block = ItemPointerGetBlockNumber(tid);
+	OffsetNumber off = zheap_tid_offset(tid);
+	ZReadContext cx;
+	ZVersion	v;
+	Buffer		buffer;
+	Page		page;
+	bool		found = false;
+
+	/* one TID, one version: there is never a second */
+	*call_again = false;
+	if (all_dead)
+		*all_dead = false;
+	if (snapshot->snapshot_type == SNAPSHOT_DIRTY)
+	{
+		snapshot->xmin = snapshot->xmax = InvalidTransactionId;
+		snapshot->speculativeToken = 0;
+	}
+
+	buffer = fetch_buffer(fetch, block);
+	page = BufferGetPage(buffer);
+	expect_row(page, off);
+	zheap_read_begin(&cx, rel, snapshot);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+
+	if (has_row_pointer(rel, block, page, off))
+	{
+		found = !zheap_row_is_past(&cx, buffer, page, off) &&
+			zheap_visible_version(&cx, buffer, page, block, off, &v);
+		if (found)
+			zheap_predicate_lock(rel, snapshot, block, off, &v);
+		if (!found && all_dead)
+			*all_dead = is_dead_to_all(fetch, &cx, buffer, page, block, off);
+	}
+
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	zheap_read_end(&cx);
+
+	if (found)
+	{
+		ItemPointerData found_tid;
+
+		ItemPointerSet(&found_tid, block, off);
+		zheap_scan_tag_dirty(rel, snapshot, &v, &found_tid);
+		store_version(rel, &found_tid, &v, slot);
+	}
+	return found;
+}
+
+/* ----------------------------------------------------------------
+ *	one version of one row
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * The version that a snapshot of any type sees.  With ended = true an ended
+ * version that isn't visible will do, too (its bytes are those that were
+ * deleted).  Takes and releases pin and lock.
+ */
+static bool
+read_version_asking(Relation rel, const ItemPointerData *tid,
+					Snapshot snapshot, bool ended, ZVersion *v, bool *mine)
+{
+	BlockNumber block = ItemPointerGetBlockNumber(tid);
+	OffsetNumber off = zheap_tid_offset(tid);
+	ZReadContext cx;
+	Buffer		buffer;
+	Page		page;
+	bool		found = false;
+
+	v->len = 0;
+	buffer = zheap_read_buffer(rel, block);
+	zheap_read_begin(&cx, rel, snapshot);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+	if (mine != NULL)
+		*mine = false;
+	if (has_row_pointer(rel, block, page, off))
+	{
+		if (mine != NULL)
+		{
+			ZTop		top = {0};
+
+			zheap_top_version(&cx, buffer, page, block, off, &top);
+			*mine = top.exists && top.status == ZXACT_CURRENT;
+		}
+		if (mine == NULL || !*mine)
+			found = zheap_visible_version(&cx, buffer, page, block, off, v);
+		if (found)
+			zheap_predicate_lock(rel, snapshot, block, off, v);
+		if (!found && ended && v->ended && v->len > 0)
+			found = true;
+	}
+	UnlockReleaseBuffer(buffer);
+	zheap_read_end(&cx);
+	return found;
+}
+
+static bool
+read_version(Relation rel, const ItemPointerData *tid, Snapshot snapshot,
+			 bool ended, ZVersion *v)
+{
+	return read_version_asking(rel, tid, snapshot, ended, v, NULL);
+}
+
+/* tag PRE: the image before my latest update in place */
+static bool
+read_predecessor(Relation rel, const ItemPointerData *tid, ZVersion *v)
+{
+	BlockNumber block = ItemPointerGetBlockNumber(tid);
+	OffsetNumber off = zheap_tid_offset(tid);
+	ZReadContext cx;
+	Buffer		buffer;
+	Page		page;
+	bool		found = false;
+
+	buffer = zheap_read_buffer(rel, block);
+	zheap_read_begin(&cx, rel, NULL);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+	if (has_row_pointer(rel, block, page, off))
+		found = zheap_predecessor(&cx, buffer, page, block, off, v);
+	UnlockReleaseBuffer(buffer);
+	zheap_read_end(&cx);
+	return found;
+}
+
+/* was the row's newest change made by my own transaction */
+static bool
+top_is_mine(Relation rel, const ItemPointerData *tid)
+{
+	BlockNumber block = ItemPointerGetBlockNumber(tid);
+	OffsetNumber off = zheap_tid_offset(tid);
+	ZReadContext cx;
+	Buffer		buffer;
+	Page		page;
+	ZTop		top = {0};
+
+	/* who has no xid has changed nothing */
+	if (!TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		return false;
+
+	buffer = zheap_read_buffer(rel, block);
+	zheap_read_begin(&cx, rel, NULL);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+	if (has_row_pointer(rel, block, page, off))
+		zheap_top_version(&cx, buffer, page, block, off, &top);
+	UnlockReleaseBuffer(buffer);
+	zheap_read_end(&cx);
+	return top.exists && top.status == ZXACT_CURRENT;
+}
+
+/* do two identities name the same version of a row; all-visible ones do */
+static bool
+same_identity(Fxid writer1, CommandId cid1, Fxid writer2, CommandId cid2)
+{
+	Fxid		u = undo_horizons().u;
+
+	if (writer1 < u)
+		writer1 = InvalidFxid;
+	if (writer2 < u)
+		writer2 = InvalidFxid;
+	if (writer1 != writer2)
+		return false;
+	return writer1 == InvalidFxid ||
+		!TransactionIdIsCurrentTransactionId(XidFromFxid(writer1)) ||
+		cid1 == cid2;
+}
+
+/*
+ * Tag DIRTY: the version that a DIRTY fetch found, if it still can be found;
+ * else the newest committed one.  Who asks compares with a snapshot next, and
+ * a version newer than the one found is none the snapshot sees.
+ */
+static bool
+read_memo(Relation rel, const ItemPointerData *tid, ZVersion *v)
+{
+	Fxid		writer;
+	CommandId	cid;
+
+	if (zheap_dirty_memo_get(RelationGetRelid(rel), tid, &writer, &cid))
+	{
+		if (read_version(rel, tid, SnapshotAny, true, v) &&
+			same_identity(v->writer, v->cid, writer, cid))
+			return true;
+		if (ActiveSnapshotSet() &&
+			read_version(rel, tid, GetActiveSnapshot(), false, v) &&
+			same_identity(v->writer, v->cid, writer, cid))
+			return true;
+	}
+	return read_version(rel, tid, SnapshotSelf, true, v);
+}
+
+/*
+ * Rule R1, SnapshotAny with a plain TID.  (a) What I inserted, changed or
+ * deleted: triggers and RETURNING look at it again.  Not while EvalPlanQual
+ * runs, which wants the partners of a join as the statement sees them.  (b)
+ * What the statement sees.  (c) What was committed last.
+ */
+static bool
+read_meant(Relation rel, const ItemPointerData *tid, ZVersion *v)
+{
+	/* who has no xid has changed nothing */
+	bool		ask = !zheap_epq_running &&
+		TransactionIdIsValid(GetTopTransactionIdIfAny());
+	bool		mine = false;
+
+	if (!ActiveSnapshotSet())
+		mine = ask && top_is_mine(rel, tid);
+	else if (read_version_asking(rel, tid, GetActiveSnapshot(), false, v,
+								 ask ? &mine : NULL))
+		return true;
+	return read_version(rel, tid, mine ? SnapshotAny : SnapshotSelf, true, v);
+}
+
+bool
+zheap_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
+						TupleTableSlot *slot)
+{
+	uint16		tag = zheap_tid_tag(tid);
+	ItemPointerData plain = *tid;
+	ItemPointerData shown;
+	ZVersion	v;
+	bool		found;
+
+	if (ItemPointerGetOffsetNumberNoCheck(tid) >= SpecTokenOffsetNumber)
+		return false;			/* nobody's TID */
+	zheap_tid_set_tag(&plain, 0);
+	shown = plain;
+
+	if (snapshot->snapshot_type != SNAPSHOT_ANY)
+		found = read_version(rel, &plain, snapshot, false, &v);
+	else
+	{
+		switch (tag)
+		{
+			case 0:
+				found = read_meant(rel, &plain, &v);
+				break;
+			case ZTID_PRE:
+				found = read_predecessor(rel, &plain, &v);
+				zheap_tid_set_tag(&shown, ZTID_PRE);
+				break;
+			case ZTID_LOCKED:
+				zheap_epq_running = false;
+				found = read_version(rel, &plain, SnapshotAny, true, &v);
+				break;
+			case ZTID_DIRTY:
+				found = read_memo(rel, &plain, &v);
+				break;
+			default:
+				elog(ERROR, "unexpected tag %04X in tuple identifier", tag);
+				found = false;	/* keep compiler quiet */
+		}
+	}
+	if (found)
+		store_version(rel, &shown, &v, slot);
+	return found;
+}
+
+/*
+ * ZFindWriter: whose version is in the tuple slot?  As a rule it is the one
+ * that the statement sees.
+ */
+static bool
+find_writer(TupleTableSlot *slot, Fxid *writer, CommandId *cid)
+{
+	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
+	ItemPointerData tid = slot->tts_tid;
+	Relation	rel;
+	ZVersion	v;
+	bool		found;
+
+	Assert(TTS_IS_ZHEAP(slot) && zslot->len > 0);
+	if (!ActiveSnapshotSet() || !ItemPointerIsValid(&tid))
+		return false;
+	rel = try_relation_open(slot->tts_tableOid, AccessShareLock);
+	if (rel == NULL)
+		return false;
+	zheap_tid_set_tag(&tid, 0);
+	found = read_version(rel, &tid, GetActiveSnapshot(), false, &v) &&
+		v.len == zslot->len &&
+		memcmp(v.data + ZHEAP_HEADER_SIZE, zslot->data + ZHEAP_HEADER_SIZE,
+			   v.len - ZHEAP_HEADER_SIZE) == 0;
+	relation_close(rel, AccessShareLock);
+	if (found)
+	{
+		*writer = v.writer;
+		*cid = v.cid;
+	}
+	return found;
+}
+
+/* Called from _PG_init. */
+void
+zheap_register_find_writer(void)
+{
+	zheap_find_writer_hook = find_writer;
+}
+
+bool
+zheap_tid_valid(TableScanDesc scan, ItemPointer tid)
+{
+	return ItemPointerIsValid(tid) &&
+		ItemPointerGetBlockNumber(tid) < ((ZScanDesc) scan)->nblocks;
+}
+
+/*
+ * Follow the row from *tid to the version that the scan's snapshot sees, as
+ * long as it was moved by transactions that the snapshot sees.
+ */
+void
+zheap_get_latest_tid(TableScanDesc scan, ItemPointer tid)
+{
+	Relation	rel = scan->rs_rd;
+	ItemPointerData at = *tid;
+	ZVersion	v;
+
+	Assert(ItemPointerIsValid(tid));
+	zheap_tid_set_tag(&at, 0);
+	for (;;)
+	{
+		if (read_version(rel, &at, scan->rs_snapshot, false, &v))
+		{
+			*tid = at;
+			return;
+		}
+		if (v.len == 0 || !v.ended || v.kind != ZUNDO_MOVE ||
+			!ItemPointerIsValid(&v.next) ||
+			ItemPointerGetBlockNumber(&v.next) >= ((ZScanDesc) scan)->nblocks)
+			return;
+		at = v.next;
+	}
+}
+
+/*
+ * Rule R3: is the version in the tuple slot the one that the snapshot sees?
+ * A foreign writer that the snapshot sees may have been forgotten since; then
+ * the same bytes under the same TID are the same version, or one that nobody
+ * can tell from it.
+ */
+bool
+zheap_satisfies_snapshot(Relation rel, TupleTableSlot *slot,
+						 Snapshot snapshot)
+{
+	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
+	ItemPointerData tid = slot->tts_tid;
+	ZVersion	v;
+
+	Assert(TTS_IS_ZHEAP(slot));
+	zheap_tid_set_tag(&tid, 0);
+	if (!read_version(rel, &tid, snapshot, false, &v))
+		return false;
+	if (zslot->len == 0)
+		return true;			/* no version in it; the TID is all there is */
+	if (same_identity(v.writer, v.cid, zslot->writer, zslot->cid))
+		return true;
+	if (v.own || TransactionIdIsCurrentTransactionId(XidFromFxid(zslot->writer)))
+		return false;
+	if (zslot->writer >= undo_horizons().u && IsMVCCSnapshot(snapshot) &&
+		XidInMVCCSnapshot(XidFromFxid(zslot->writer), snapshot))
+		return false;			/* changed since, be it to the same bytes */
+	return v.len == zslot->len &&
+		memcmp(v.data + ZHEAP_HEADER_SIZE, zslot->data + ZHEAP_HEADER_SIZE,
+			   v.len - ZHEAP_HEADER_SIZE) == 0;
+}
+
+/* ----------------------------------------------------------------
+ *	deletable index entries
+ * ----------------------------------------------------------------
+ */
+
+/* pages that one call of bottom-up deletion may look at */
+#define BOTTOMUP_MAX_BLOCKS		6
+
+/* up to this, numbers of promising entries are as good as each other */
+#define ALIKE					3
+
+/* entries of an index page that name rows of one table page */
+typedef struct EntryGroup
+{
+	BlockNumber block;
+	int			first;			/* in the sorted array of entries */
+	int			n;
+	int			promising;		/* so many does the index AM expect to be dead */
+} EntryGroup;
+
+static int
+compare_entries(const void *a, const void *b)
+{
+	return ItemPointerCompare(unconstify(ItemPointerData *,
+										 &((const TM_IndexDelete *) a)->tid),
+							  unconstify(ItemPointerData *,
+										 &((const TM_IndexDelete *) b)->tid));
+}
+
+/*
+ * Pages where most is to be expected come first.  Small differences don't
+ * count: then the lower block, which as a rule has the older versions.
+ */
+static int
+compare_groups(const void *a, const void *b)
+{
+	const EntryGroup *ga = a;
+	const EntryGroup *gb = b;
+	int			la = pg_leftmost_one_pos32(ga->promising | ALIKE);
+	int			lb = pg_leftmost_one_pos32(gb->promising | ALIKE);
+
+	if (la != lb)
+		return la > lb ? -1 : 1;
+	la = pg_leftmost_one_pos32(ga->n);
+	lb = pg_leftmost_one_pos32(gb->n);
+	if (la != lb)
+		return la > lb ? -1 : 1;
+	return ga->block < gb->block ? -1 : 1;
+}
+
+/* Sort the entries by TID and list the table pages; returns their number. */
+static int
+group_entries(TM_IndexDeleteOp *delstate, EntryGroup *groups)
+{
+	int			ngroups = 0;
+
+	qsort(delstate->deltids, delstate->ndeltids, sizeof(TM_IndexDelete),
+		  compare_entries);
+	for (int i = 0; i < delstate->ndeltids; i++)
+	{
+		TM_IndexDelete *entry = &delstate->deltids[i];
+		BlockNumber block = ItemPointerGetBlockNumber(&entry->tid);
+
+		if (ngroups == 0 || groups[ngroups - 1].block != block)
+		{
+			groups[ngroups].block = block;
+			groups[ngroups].first = i;
+			groups[ngroups].n = 0;
+			groups[ngroups].promising = 0;
+			ngroups++;
+		}
+		groups[ngroups - 1].n++;
+		if (delstate->status[entry->id].promising)
+			groups[ngroups - 1].promising++;
+	}
+	return ngroups;
+}
+
+/*
+ * One table page: find out which more of these entries are dead to everybody;
+ * returns their number, and in *freed what deleting them will free in the
+ * index (not each frees something: many may share a posting list).  *conflict
+ * rises to the newest transaction that ended one of the rows, of those the
+ * index AM vouches for too.  What has no body any more, or was ended below U,
+ * had its horizon logged when that came about (rules W5, W14).
+ */
+static int
+judge_entries(ZReadContext *cx, Buffer buffer, TM_IndexDeleteOp *delstate,
+			  const TM_IndexDelete *entries, int n, int *freed,
+			  Fxid *conflict)
+{
+	BlockNumber block = BufferGetBlockNumber(buffer);
+	Page		page = BufferGetPage(buffer);
+	int			found = 0;
+
+	*freed = 0;
+	zheap_read_resample(cx);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	for (int i = 0; i < n; i++)
+	{
+		TM_IndexStatus *status = &delstate->status[entries[i].id];
+		OffsetNumber off = zheap_tid_offset(&entries[i].tid);
+		ZTop		top;
+
+		if (!has_row_pointer(cx->rel, block, page, off))
+			continue;
+		if (!status->knowndeletable)
+		{
+			if (!zheap_row_is_dead_to_all(cx, buffer, page, block, off))
+				continue;
+			status->knowndeletable = true;
+			*freed += status->freespace;
+			found++;
+		}
+		/* spilled: dead to snapshots that are younger than who spilled it */
+		if (ZItemIdIsSpilled(PageGetItemId(page, off)) &&
+			(ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) &&
+			ZXactSlotFxid(ZPageGetSpill(page)) >= cx->hz.u)
+			*conflict = Max(*conflict, ZXactSlotFxid(ZPageGetSpill(page)));
+		if (!ItemIdIsNormal(PageGetItemId(page, off)))
+			continue;
+		zheap_top_version(cx, buffer, page, block, off, &top);
+		if (top.exists && top.ended && top.writer > *conflict)
+			*conflict = top.writer;
+	}
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	return found;
+}
+
+/*
+ * Simple deletion: the index AM vouches for some entries (all_dead); others of
+ * the same table pages are looked at by the way.
+ *
+ * Bottom-up deletion: an index page is full, and rows that moved without
+ * changing this index's columns may have left entries that nobody needs.  Look
+ * where the index AM expects them, until enough is found or a second page has
+ * none (the first one often has the newest versions).
+ * The entries of pages visited are what comes back in deltids, or none if
+ * none of them can be deleted.
+ *
+ * The index page is locked all along.
+ */
+TransactionId
+zheap_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
+{
+	int			nentries = delstate->ndeltids;
+	TM_IndexDelete *sorted;
+	EntryGroup *groups;
+	Buffer		buffer = InvalidBuffer;
+	Fxid		conflict = InvalidFxid;
+	ZReadContext cx;
+	int			ngroups;
+	int			visited = 0;	/* entries */
+	int			found = 0;
+	int			freed = 0;
+
+	if (nentries == 0)
+		return InvalidTransactionId;
+	groups = palloc(sizeof(EntryGroup) * nentries);
+	ngroups = group_entries(delstate, groups);
+	sorted = palloc(sizeof(TM_IndexDelete) * nentries);
+	memcpy(sorted, delstate->deltids, sizeof(TM_IndexDelete) * nentries);
+	if (delstate->bottomup)
+		qsort(groups, ngroups, sizeof(EntryGroup), compare_groups);
+
+	zheap_read_begin(&cx, rel, NULL);
+	for (int g = 0; g < ngroups; g++)
+	{
+		const TM_IndexDelete *entries = sorted + groups[g].first;
+		int			n = groups[g].n;
+		int			found_here;
+		int			freed_here;
+
+		if (delstate->bottomup && g == BOTTOMUP_MAX_BLOCKS)
+			break;
+		buffer = ReleaseAndReadBuffer(buffer, rel, groups[g].block);
+		found_here = judge_entries(&cx, buffer, delstate, entries, n,
+								   &freed_here, &conflict);
+		memcpy(delstate->deltids + visited, entries,
+			   sizeof(TM_IndexDelete) * n);
+		visited += n;
+		found += found_here;
+		freed += freed_here;
+		if (delstate->bottomup &&
+			((found_here == 0 && g > 0) || freed >= delstate->bottomupfreespace))
+			break;
+	}
+	if (BufferIsValid(buffer))
+		ReleaseBuffer(buffer);
+	zheap_read_end(&cx);
+	pfree(sorted);
+	pfree(groups);
+
+	delstate->ndeltids = delstate->bottomup && found == 0 ? 0 : visited;
+	return XidFromFxid(conflict);
+}

@@ -1,0 +1,1027 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_scan.c
+ *	  Scans of a whole table or of listed blocks: sequential, parallel, TID
+ *	  range, bitmap, sample, analyze.
+ *
+ * Page mode (MVCC snapshots): a page is read once, under its share lock; all
+ * versions that the snapshot sees are copied out and the page is given up.
+ * Nothing read later can change what the scan returns, in-place updates of the
+ * scanning command itself included.  Tuple slots share that copy, which is
+ * never changed while one does.  Other snapshots judge row by row, because
+ * their callers want the state of the moment.
+ *
+ * No lock is held between calls; a scan row by row keeps its page pinned.  The
+ * visibility map and the page's all-visible flag are never asked: with
+ * updates in place they don't tell which version to show.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/skey.h"
+#include "access/syncscan.h"
+#include "access/tsmapi.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "nodes/tidbitmap.h"
+#include "pgstat.h"
+#include "storage/lmgr.h"
+#include "storage/predicate.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "zheap/read/zheap_scan.h"
+#include "zheap/history/zheap_walk.h"
+
+const TupleTableSlotOps *
+zheap_slot_callbacks(Relation rel)
+{
+	return &TTSOpsZHeapTuple;
+}
+
+/* ----------------------------------------------------------------
+ *	begin, rescan, end
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Choose strategy, synchronisation and start.  A rescan keeps its start, so
+ * that a rewound cursor shows the same order again.
+ */
+static void
+scan_init(ZScanDesc scan, ScanKey key, bool keep_start)
+{
+	Relation	rel = scan->base.rs_rd;
+	ParallelBlockTableScanDesc parallel;
+	bool		big;
+	bool		allow_sync;
+
+	parallel = (ParallelBlockTableScanDesc) scan->base.rs_parallel;
+	scan->nblocks = parallel ? parallel->phs_nblocks :
+		RelationGetNumberOfBlocks(rel);
+
+	big = !RelationUsesLocalBuffers(rel) && scan->nblocks > NBuffers / 4;
+	if (big && (scan->base.rs_flags & SO_ALLOW_STRAT))
+	{
+		if (scan->strategy == NULL)
+			scan->strategy = GetAccessStrategy(BAS_BULKREAD);
+	}
+	else if (scan->strategy != NULL)
+	{
+		FreeAccessStrategy(scan->strategy);
+		scan->strategy = NULL;
+	}
+
+	if (parallel != NULL)
+		allow_sync = parallel->base.phs_syncscan;
+	else
+	{
+		allow_sync = big && (scan->base.rs_flags & SO_ALLOW_SYNC) &&
+			synchronize_seqscans;
+		if (!keep_start)
+			scan->start = allow_sync ?
+				ss_get_location(rel, scan->nblocks) : 0;
+	}
+	if (allow_sync)
+		scan->base.rs_flags |= SO_ALLOW_SYNC;
+	else
+		scan->base.rs_flags &= ~SO_ALLOW_SYNC;
+	if (scan->start >= scan->nblocks)
+		scan->start = 0;
+
+	scan->total = scan->nblocks;
+	scan->inited = false;
+	scan->index = 0;
+	scan->block = InvalidBlockNumber;
+	scan->off = InvalidOffsetNumber;
+	zheap_scan_clear_rows(scan);
+
+	if (key != NULL && scan->base.rs_nkeys > 0)
+		memcpy(scan->base.rs_key, key, scan->base.rs_nkeys * sizeof(ScanKeyData));
+
+	if (scan->base.rs_flags & SO_TYPE_SEQSCAN)
+		pgstat_count_heap_scan(rel);
+}
+
+TableScanDesc
+zheap_scan_begin(Relation rel, Snapshot snapshot, int nkeys,
+				 struct ScanKeyData *key, ParallelTableScanDesc pscan,
+				 uint32 flags)
+{
+	ZScanDesc	scan;
+
+	RelationIncrementReferenceCount(rel);
+
+	scan = (ZScanDesc) palloc(sizeof(ZScanDescData));
+	memset(scan, 0, offsetof(ZScanDescData, row));
+	scan->base.rs_rd = rel;
+	scan->base.rs_snapshot = snapshot;
+	scan->base.rs_nkeys = nkeys;
+	scan->base.rs_flags = flags;
+	scan->base.rs_parallel = pscan;
+	scan->base.rs_key = nkeys > 0 ? palloc(sizeof(ScanKeyData) * nkeys) : NULL;
+	if (pscan != NULL)
+		scan->pworker = palloc0(sizeof(ParallelBlockTableScanWorkerData));
+	/* a choice of nobody: it follows from the snapshot */
+	scan->page_mode = snapshot != NULL && IsMVCCSnapshot(snapshot);
+	scan->rows = NULL;
+	scan->spare = NULL;
+	scan->ahead = scan->ahead_end = NULL;
+	scan->last = InvalidBuffer;
+	scan->last_block = InvalidBlockNumber;
+	scan->buffer = InvalidBuffer;
+	scan->ndead = 0;
+
+	/* as heap: nothing finer is there to be locked */
+	if (flags & (SO_TYPE_SEQSCAN | SO_TYPE_SAMPLESCAN))
+	{
+		Assert(snapshot);
+		PredicateLockRelation(rel, snapshot);
+	}
+
+	scan_init(scan, key, false);
+	return (TableScanDesc) scan;
+}
+
+static void
+scan_unpin(ZScanDesc scan)
+{
+	if (BufferIsValid(scan->buffer))
+		ReleaseBuffer(scan->buffer);
+	scan->buffer = InvalidBuffer;
+}
+
+void
+zheap_scan_end(TableScanDesc sscan)
+{
+	ZScanDesc	scan = (ZScanDesc) sscan;
+
+	scan_unpin(scan);
+	RelationDecrementReferenceCount(sscan->rs_rd);
+	if (sscan->rs_key)
+		pfree(sscan->rs_key);
+	if (scan->strategy != NULL)
+		FreeAccessStrategy(scan->strategy);
+	if (scan->pworker != NULL)
+		pfree(scan->pworker);
+	/* tuple slots may show rows even now */
+	if (scan->rows != NULL)
+		zheap_rows_release(scan->rows);
+	if (scan->spare != NULL)
+		zheap_rows_release(scan->spare);
+	if (sscan->rs_flags & SO_TEMP_SNAPSHOT)
+		UnregisterSnapshot(sscan->rs_snapshot);
+	pfree(scan);
+}
+
+/* page mode isn't a choice here: it follows from the snapshot */
+void
+zheap_scan_rescan(TableScanDesc sscan, struct ScanKeyData *key,
+				  bool set_params, bool allow_strat, bool allow_sync,
+				  bool allow_pagemode)
+{
+	ZScanDesc	scan = (ZScanDesc) sscan;
+
+	if (set_params)
+	{
+		sscan->rs_flags &= ~(SO_ALLOW_STRAT | SO_ALLOW_SYNC);
+		if (allow_strat)
+			sscan->rs_flags |= SO_ALLOW_STRAT;
+		if (allow_sync)
+			sscan->rs_flags |= SO_ALLOW_SYNC;
+	}
+	scan_unpin(scan);
+	scan_init(scan, key, true);
+}
+
+void
+zheap_scan_set_limits(ZScanDesc scan, BlockNumber start, BlockNumber total)
+{
+	Assert(!scan->inited);
+	Assert((scan->base.rs_flags & SO_ALLOW_SYNC) == 0);
+
+	scan->start = start < scan->nblocks ? start : 0;
+	if (start >= scan->nblocks)
+		scan->total = 0;
+	else
+		scan->total = Min(total, scan->nblocks - start);
+}
+
+/* ----------------------------------------------------------------
+ *	blocks
+ * ----------------------------------------------------------------
+ */
+
+/* the number of the next block in the scan; false at the end */
+static bool
+next_index(ZScanDesc scan, ScanDirection direction)
+{
+	bool		forward = ScanDirectionIsForward(direction);
+
+	if (!scan->inited)
+	{
+		if (scan->total == 0)
+			return false;
+		/* others shouldn't be led backwards */
+		if (!forward)
+			scan->base.rs_flags &= ~SO_ALLOW_SYNC;
+		scan->index = forward ? 0 : scan->total - 1;
+		return true;
+	}
+	if (scan->index == (forward ? scan->total - 1 : 0))
+		return false;
+	scan->index += forward ? 1 : -1;
+	return true;
+}
+
+BlockNumber
+zheap_scan_next_block(ZScanDesc scan, ScanDirection direction)
+{
+	Relation	rel = scan->base.rs_rd;
+
+	Assert(!ScanDirectionIsNoMovement(direction));
+	CHECK_FOR_INTERRUPTS();
+
+	if (scan->base.rs_parallel != NULL)
+	{
+		ParallelBlockTableScanDesc parallel;
+
+		Assert(ScanDirectionIsForward(direction));
+		parallel = (ParallelBlockTableScanDesc) scan->base.rs_parallel;
+		if (scan->nblocks == 0)
+			scan->block = InvalidBlockNumber;
+		else
+		{
+			if (!scan->inited)
+				table_block_parallelscan_startblock_init(rel, scan->pworker,
+														 parallel);
+			/* reports the position itself */
+			scan->block = table_block_parallelscan_nextpage(rel, scan->pworker,
+															parallel);
+		}
+		scan->inited = BlockNumberIsValid(scan->block);
+		return scan->block;
+	}
+
+	if (next_index(scan, direction))
+	{
+		BlockNumber left = scan->nblocks - scan->start;
+
+		scan->block = scan->index < left ? scan->start + scan->index :
+			scan->index - left;
+		if (scan->inited && (scan->base.rs_flags & SO_ALLOW_SYNC))
+			ss_report_location(rel, scan->block);
+		scan->inited = true;
+	}
+	else
+	{
+		/* the next scan that starts together with me starts where I did */
+		if (scan->inited && (scan->base.rs_flags & SO_ALLOW_SYNC))
+			ss_report_location(rel, scan->start);
+		scan->block = InvalidBlockNumber;
+		scan->inited = false;
+	}
+	return scan->block;
+}
+
+BlockNumber
+zheap_scan_blocks_total(ZScanDesc scan)
+{
+	return scan->base.rs_parallel != NULL ? scan->nblocks : scan->total;
+}
+
+BlockNumber
+zheap_scan_blocks_done(ZScanDesc scan)
+{
+	ParallelBlockTableScanDesc parallel;
+	BlockNumber start;
+
+	parallel = (ParallelBlockTableScanDesc) scan->base.rs_parallel;
+	if (parallel == NULL)
+		return scan->index;
+	if (!BlockNumberIsValid(scan->block))
+		return scan->nblocks;
+	start = parallel->phs_startblock;
+	return scan->block >= start ? scan->block - start :
+		scan->nblocks - start + scan->block;
+}
+
+/* ----------------------------------------------------------------
+ *	rows of a page, copied
+ * ----------------------------------------------------------------
+ */
+
+void
+zheap_scan_clear_rows(ZScanDesc scan)
+{
+	scan->nrows = 0;
+	scan->current = -1;
+	scan->rowsused = 0;
+	scan->maxoff = InvalidOffsetNumber;
+
+	/* tuple slots keep what they show */
+	if (scan->rows != NULL && scan->rows->refs > 1)
+	{
+		ZRows	   *shown = scan->rows;
+
+		scan->rows = scan->spare;
+		scan->spare = shown;
+		if (scan->rows != NULL && scan->rows->refs > 1)
+		{
+			zheap_rows_release(scan->rows);
+			scan->rows = NULL;
+		}
+	}
+}
+
+/* make room for size bytes more */
+static void
+reserve_rows(ZScanDesc scan, uint32 size)
+{
+	uint32		need = scan->rowsused + size;
+
+	Assert(scan->rows == NULL || scan->rows->refs == 1);
+	if (likely(scan->rows != NULL && need <= scan->rows->size))
+		return;
+	need = Max(need * 2, 2 * BLCKSZ);
+	if (scan->rows == NULL)
+	{
+		scan->rows = MemoryContextAlloc(GetMemoryChunkContext(scan),
+										offsetof(ZRows, data) + need);
+		scan->rows->refs = 1;
+	}
+	else
+		scan->rows = repalloc(scan->rows, offsetof(ZRows, data) + need);
+	scan->rows->size = need;
+}
+
+void
+zheap_scan_add_row(ZScanDesc scan, OffsetNumber off, const ZVersion *v)
+{
+	ZScanRow   *row = &scan->row[scan->nrows++];
+
+	Assert(scan->nrows <= MaxHeapTuplesPerPage);
+	reserve_rows(scan, v->len);
+	memcpy(scan->rows->data + scan->rowsused, v->data, v->len);
+	row->off = off;
+	row->len = v->len;
+	row->at = scan->rowsused;
+	row->writer = v->writer;
+	row->cid = v->cid;
+	row->loose = v->loose;
+	scan->rowsused += v->len;
+}
+
+static inline void
+store_row(ZScanDesc scan, int i, TupleTableSlot *slot)
+{
+	const ZScanRow *row = &scan->row[i];
+
+	Assert(i >= 0 && i < scan->nrows);
+	zheap_slot_show(slot, RelationGetRelid(scan->base.rs_rd), scan->block,
+					row->off, scan->rows, scan->rows->data + row->at,
+					row->len, row->writer, row->cid, row->loose);
+}
+
+void
+zheap_scan_store_row(ZScanDesc scan, int i, TupleTableSlot *slot)
+{
+	store_row(scan, i, slot);
+}
+
+/*
+ * Copy a page to where rows are kept, so that each byte of a row has the same
+ * offset there; the rows of the copy aren't listed yet.
+ */
+static void
+copy_page(ZScanDesc scan, Page page)
+{
+	PageHeader	ph = (PageHeader) page;
+
+	Assert(scan->rowsused == 0);
+	reserve_rows(scan, BLCKSZ);
+	/* not memcpy(), which compilers replace by slower code where it's so big */
+	memmove(scan->rows->data, page, ph->pd_lower);
+	memset(scan->rows->data + ph->pd_lower, 0, ph->pd_upper - ph->pd_lower);
+	memmove(scan->rows->data + ph->pd_upper, (char *) page + ph->pd_upper,
+			BLCKSZ - ph->pd_upper);
+	scan->rowsused = BLCKSZ;
+}
+
+/*
+ * List a row of the page's copy that is visible as it stands, unless it has
+ * ended.  writers: the owners of the page's xact slots by number, 0 at 0.
+ */
+static inline void
+list_row(ZScanDesc scan, const Fxid *writers, OffsetNumber off, ItemId lp,
+		 char *tuple, ZTupleHeader *header)
+{
+	ZScanRow   *row = &scan->row[scan->nrows];
+
+	if (unlikely(ZHeaderIsEnded(header)))
+		return;
+	row->off = off;
+	row->len = ItemIdGetLength(lp);
+	row->at = ItemIdGetOffset(lp);
+	row->writer = (header->flags2 & ZH_LOCK_ONLY) != 0 ? InvalidFxid :
+		writers[header->slot];
+	row->cid = FirstCommandId;
+	row->loose = ZHeaderReused(header) != ZH_REUSED_NONE;
+	if (unlikely(header->natts_flags1 & ZH_SLACK))
+	{
+		row->len = zheap_tuple_true_len(tuple, ItemIdGetLength(lp));
+		header->natts_flags1 &= ~ZH_SLACK;
+		zheap_header_put(tuple, header);
+	}
+	scan->nrows++;
+}
+
+/* resolve one row under the page's share lock and keep what is visible */
+static void
+add_visible(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page,
+			OffsetNumber off, bool predicate_lock)
+{
+	ZVersion   *v = &scan->version;
+
+	if (!ItemIdIsUsed(PageGetItemId(page, off)))
+		return;
+	if (!zheap_visible_version(cx, buffer, page, scan->block, off, v))
+		return;
+	zheap_scan_add_row(scan, off, v);
+	if (predicate_lock)
+		zheap_predicate_lock(scan->base.rs_rd, scan->base.rs_snapshot,
+							 scan->block, off, v);
+}
+
+/*
+ * All rows of a page that the snapshot sees.  Where every owner is visible to
+ * it, and for rows whose owner is, the version on the page is the one; only
+ * the others are walked, behind the copy of the page.  What was aborted is
+ * taken back in the copy first, for nobody sees it.
+ *
+ * buffer is locked, share.  Unlocks it as soon as nothing is read from it any
+ * more; returns whether it is locked still.
+ */
+static bool
+list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
+{
+	ZOwners		owners;
+	bool		walk;
+	Page		copy;
+	OffsetNumber max;
+
+	walk = !zheap_page_owners(cx, buffer, page, scan->block, &owners);
+	copy_page(scan, page);
+	if (unlikely(owners.aborted))
+	{
+		copy = (Page) scan->rows->data;
+		zheap_rollback_copy(cx, copy, scan->block);
+		walk = !zheap_page_owners(cx, InvalidBuffer, copy, scan->block,
+								  &owners);
+	}
+	if (!walk)
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+
+	/* rows that are walked may have rows->data moved */
+	copy = (Page) scan->rows->data;
+	max = PageGetMaxOffsetNumber(copy);
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		lp = PageGetItemId(copy, off);
+		char	   *tuple;
+		ZTupleHeader header;
+
+		if (unlikely(!ItemIdIsNormal(lp)))
+		{
+			if (walk && ItemIdIsUsed(lp))
+			{
+				add_visible(scan, cx, buffer, page, off, false);
+				copy = (Page) scan->rows->data;
+			}
+			continue;
+		}
+		if (unlikely(!zheap_item_is_in_page(copy, lp)))
+			zheap_row_is_corrupt(scan->base.rs_rd, scan->block, off,
+								 "a tuple within its page");
+		tuple = (char *) copy + ItemIdGetOffset(lp);
+		zheap_header_get(tuple, &header);
+		if (unlikely(header.slot > owners.n))
+			zheap_row_is_corrupt(scan->base.rs_rd, scan->block, off,
+								 "an xact slot id of this page");
+		if (owners.unseen[header.slot] &&
+			(header.flags2 & ZH_LOCK_ONLY) == 0)
+		{
+			add_visible(scan, cx, buffer, page, off, false);
+			copy = (Page) scan->rows->data;
+			continue;
+		}
+		list_row(scan, owners.writer, off, lp, tuple, &header);
+	}
+	return walk;
+}
+
+/*
+ * Page mode: collect what the snapshot sees of scan->block; of the listed
+ * offsets only, if any are given.
+ */
+static void
+load_page(ZScanDesc scan, const OffsetNumber *offsets, int noffsets,
+		  bool predicate_lock)
+{
+	Relation	rel = scan->base.rs_rd;
+	ZReadContext cx;
+	Buffer		buffer;
+	Page		page;
+	bool		locked = true;
+
+	zheap_scan_clear_rows(scan);
+	buffer = zheap_read_next_buffer(rel, scan->block,
+									scan->block == scan->last_block + 1 ?
+									scan->last : InvalidBuffer,
+									scan->strategy);
+	scan->last = buffer;
+	scan->last_block = scan->block;
+	scan->ahead = zheap_next_page(rel, buffer, scan->strategy);
+	scan->ahead_end = scan->ahead != NULL ? scan->ahead + BLCKSZ : NULL;
+	zheap_read_begin(&cx, rel, scan->base.rs_snapshot);
+	cx.loose_identity = true;
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+
+	if (!PageIsNew(page))
+	{
+		OffsetNumber max;
+
+		zheap_page_check(rel, scan->block, page);
+		max = scan->maxoff = PageGetMaxOffsetNumber(page);
+
+		if (offsets == NULL && !predicate_lock &&
+			scan->base.rs_snapshot->snapshot_type == SNAPSHOT_MVCC)
+			locked = list_page(scan, &cx, buffer, page);
+		else if (offsets != NULL)
+		{
+			for (int i = 0; i < noffsets; i++)
+			{
+				if (offsets[i] >= FirstOffsetNumber && offsets[i] <= max)
+					add_visible(scan, &cx, buffer, page, offsets[i],
+								predicate_lock);
+			}
+		}
+		else
+		{
+			for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+				add_visible(scan, &cx, buffer, page, off, predicate_lock);
+		}
+	}
+
+	if (locked)
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	ReleaseBuffer(buffer);
+	zheap_read_end(&cx);
+}
+
+/* ----------------------------------------------------------------
+ *	sequential scan
+ * ----------------------------------------------------------------
+ */
+
+/* do the scan keys fit; slot holds the row */
+static bool
+keys_match(ZScanDesc scan, TupleTableSlot *slot)
+{
+	for (int i = 0; i < scan->base.rs_nkeys; i++)
+	{
+		ScanKey		key = &scan->base.rs_key[i];
+		bool		isnull;
+		Datum		value;
+
+		if (key->sk_flags & SK_ISNULL)
+			return false;
+		value = slot_getattr(slot, key->sk_attno, &isnull);
+		if (isnull ||
+			!DatumGetBool(FunctionCall2Coll(&key->sk_func, key->sk_collation,
+											value, key->sk_argument)))
+			return false;
+	}
+	return true;
+}
+
+/* page mode: the next row into the tuple slot, keys not yet tested */
+static bool
+next_row_pagemode(ZScanDesc scan, ScanDirection direction,
+				  TupleTableSlot *slot)
+{
+	bool		forward = ScanDirectionIsForward(direction);
+
+	for (;;)
+	{
+		int			i = scan->current + (forward ? 1 : -1);
+
+		if (scan->inited && i >= 0 && i < scan->nrows)
+		{
+			scan->current = i;
+			store_row(scan, i, slot);
+			return true;
+		}
+		/* give the memory back, for the rows of the next block */
+		ExecClearTuple(slot);
+		if (!BlockNumberIsValid(zheap_scan_next_block(scan, direction)))
+		{
+			zheap_scan_clear_rows(scan);
+			return false;
+		}
+		load_page(scan, NULL, 0, false);
+		scan->current = forward ? -1 : scan->nrows;
+	}
+}
+
+/*
+ * A version that a DIRTY snapshot found is named by the tag DIRTY, if nothing
+ * is in progress on the row.  An insert of my own keeps the plain TID, since
+ * core compares it with the TID it has just inserted.  So does any row while I
+ * hold the table against writers: building an exclusion constraint compares
+ * in the same way, and nobody can change the row between fetch and lock.
+ */
+void
+zheap_scan_tag_dirty(Relation rel, Snapshot snapshot, const ZVersion *v,
+					 ItemPointer tid)
+{
+	if (snapshot->snapshot_type != SNAPSHOT_DIRTY ||
+		TransactionIdIsValid(snapshot->xmin) ||
+		TransactionIdIsValid(snapshot->xmax))
+		return;
+	if (v->own && v->kind != ZUNDO_UPDATE)
+		return;
+	if (CheckRelationLockedByMe(rel, ShareLock, true))
+		return;
+	zheap_dirty_memo_set(RelationGetRelid(rel), tid, v->writer, v->cid);
+	zheap_tid_set_tag(tid, ZTID_DIRTY);
+}
+
+/* one row of the pinned page, judged under its lock */
+static bool
+judge_row(ZScanDesc scan, ScanDirection direction, TupleTableSlot *slot)
+{
+	Relation	rel = scan->base.rs_rd;
+	bool		forward = ScanDirectionIsForward(direction);
+	ZReadContext cx;
+	Page		page = BufferGetPage(scan->buffer);
+	bool		found = false;
+
+	zheap_read_begin(&cx, rel, scan->base.rs_snapshot);
+	LockBuffer(scan->buffer, BUFFER_LOCK_SHARE);
+	if (!PageIsNew(page))
+	{
+		OffsetNumber max;
+		OffsetNumber off;
+
+		zheap_page_check(rel, scan->block, page);
+		max = PageGetMaxOffsetNumber(page);
+		if (scan->off == InvalidOffsetNumber)
+			off = forward ? FirstOffsetNumber : max;
+		else
+			off = scan->off + (forward ? 1 : -1);
+
+		for (; off >= FirstOffsetNumber && off <= max;
+			 off += forward ? 1 : -1)
+		{
+			if (!ItemIdIsUsed(PageGetItemId(page, off)))
+				continue;
+			if (zheap_visible_version(&cx, scan->buffer, page, scan->block,
+									  off, &scan->version))
+			{
+				scan->off = off;
+				found = true;
+				break;
+			}
+		}
+	}
+	LockBuffer(scan->buffer, BUFFER_LOCK_UNLOCK);
+	zheap_read_end(&cx);
+
+	if (found)
+	{
+		ZVersion   *v = &scan->version;
+		ItemPointerData tid;
+
+		ItemPointerSet(&tid, scan->block, scan->off);
+		zheap_scan_tag_dirty(rel, scan->base.rs_snapshot, v, &tid);
+		zheap_slot_store(slot, RelationGetRelid(rel), &tid, v->data, v->len,
+						 v->writer, v->cid);
+		zheap_slot_set_doubts(slot, v->loose, v->ended);
+	}
+	return found;
+}
+
+static bool
+next_row_single(ZScanDesc scan, ScanDirection direction,
+				TupleTableSlot *slot)
+{
+	for (;;)
+	{
+		if (BufferIsValid(scan->buffer))
+		{
+			if (judge_row(scan, direction, slot))
+				return true;
+			scan_unpin(scan);
+		}
+		if (!BlockNumberIsValid(zheap_scan_next_block(scan, direction)))
+			return false;
+		scan->buffer = ReadBufferExtended(scan->base.rs_rd, MAIN_FORKNUM,
+										  scan->block, RBM_NORMAL,
+										  scan->strategy);
+		scan->off = InvalidOffsetNumber;
+	}
+}
+
+bool
+zheap_scan_getnextslot(TableScanDesc sscan, ScanDirection direction,
+					   TupleTableSlot *slot)
+{
+	ZScanDesc	scan = (ZScanDesc) sscan;
+
+	/* the next row of the block at hand */
+	if (likely(scan->current + 1 < scan->nrows &&
+			   ScanDirectionIsForward(direction) && sscan->rs_nkeys == 0))
+	{
+		Assert(scan->inited && scan->page_mode);
+		if (scan->ahead < scan->ahead_end)
+		{
+			/* the next page comes nearer while this one's rows are looked at */
+			fetch_line(scan->ahead);
+			fetch_line(scan->ahead + 64);
+			scan->ahead += 128;
+		}
+		store_row(scan, ++scan->current, slot);
+		pgstat_count_heap_getnext(sscan->rs_rd);
+		return true;
+	}
+
+	do
+	{
+		bool		found;
+
+		if (scan->page_mode)
+			found = next_row_pagemode(scan, direction, slot);
+		else
+			found = next_row_single(scan, direction, slot);
+		if (!found)
+		{
+			ExecClearTuple(slot);
+			return false;
+		}
+	} while (unlikely(sscan->rs_nkeys > 0) && !keys_match(scan, slot));
+
+	pgstat_count_heap_getnext(sscan->rs_rd);
+	return true;
+}
+
+/* ----------------------------------------------------------------
+ *	TID range
+ * ----------------------------------------------------------------
+ */
+
+void
+zheap_scan_set_tidrange(TableScanDesc sscan, ItemPointer mintid,
+						ItemPointer maxtid)
+{
+	ZScanDesc	scan = (ZScanDesc) sscan;
+	ItemPointerData high;
+	ItemPointerData low;
+
+	if (scan->nblocks == 0)
+		return;
+
+	/* no line pointer of a zheap page lies outside these */
+	ItemPointerSet(&low, 0, FirstOffsetNumber);
+	ItemPointerSet(&high, scan->nblocks - 1, MaxHeapTuplesPerPage);
+	if (ItemPointerCompare(mintid, &low) > 0)
+		ItemPointerCopy(mintid, &low);
+	if (ItemPointerCompare(maxtid, &high) < 0)
+		ItemPointerCopy(maxtid, &high);
+
+	if (ItemPointerCompare(&high, &low) < 0)
+	{
+		zheap_scan_set_limits(scan, 0, 0);
+		return;
+	}
+	zheap_scan_set_limits(scan, ItemPointerGetBlockNumberNoCheck(&low),
+						  ItemPointerGetBlockNumberNoCheck(&high) -
+						  ItemPointerGetBlockNumberNoCheck(&low) + 1);
+	ItemPointerCopy(&low, &sscan->rs_mintid);
+	ItemPointerCopy(&high, &sscan->rs_maxtid);
+}
+
+bool
+zheap_scan_getnextslot_tidrange(TableScanDesc sscan, ScanDirection direction,
+								TupleTableSlot *slot)
+{
+	while (zheap_scan_getnextslot(sscan, direction, slot))
+	{
+		/* only the first and the last page have rows out of range */
+		if (ItemPointerCompare(&slot->tts_tid, &sscan->rs_mintid) >= 0 &&
+			ItemPointerCompare(&slot->tts_tid, &sscan->rs_maxtid) <= 0)
+			return true;
+	}
+	return false;
+}
+
+/* ----------------------------------------------------------------
+ *	bitmap scan
+ * ----------------------------------------------------------------
+ */
+
+bool
+zheap_scan_bitmap_next_block(TableScanDesc sscan,
+							 struct TBMIterateResult *tbmres)
+{
+	ZScanDesc	scan = (ZScanDesc) sscan;
+
+	zheap_scan_clear_rows(scan);
+
+	/* rows of new pages are later than the snapshot, if not serializable */
+	if (!IsolationIsSerializable() && tbmres->blockno >= scan->nblocks)
+		return false;
+
+	Assert(scan->page_mode);
+	CHECK_FOR_INTERRUPTS();
+	scan->block = tbmres->blockno;
+	if (tbmres->ntuples >= 0)
+		load_page(scan, tbmres->offsets, tbmres->ntuples,
+				  IsolationIsSerializable());
+	else
+		load_page(scan, NULL, 0, IsolationIsSerializable());
+	return scan->nrows > 0;
+}
+
+bool
+zheap_scan_bitmap_next_tuple(TableScanDesc sscan,
+							 struct TBMIterateResult *tbmres,
+							 TupleTableSlot *slot)
+{
+	ZScanDesc	scan = (ZScanDesc) sscan;
+
+	if (scan->current + 1 >= scan->nrows)
+		return false;
+	zheap_scan_store_row(scan, ++scan->current, slot);
+	pgstat_count_heap_fetch(sscan->rs_rd);
+	return true;
+}
+
+/* ----------------------------------------------------------------
+ *	sample scan
+ * ----------------------------------------------------------------
+ */
+
+bool
+zheap_scan_sample_next_block(TableScanDesc sscan,
+							 struct SampleScanState *state)
+{
+	ZScanDesc	scan = (ZScanDesc) sscan;
+	TsmRoutine *tsm = state->tsmroutine;
+
+	zheap_scan_clear_rows(scan);
+	if (scan->nblocks == 0)
+		return false;
+
+	if (tsm->NextSampleBlock)
+	{
+		scan->block = tsm->NextSampleBlock(state, scan->nblocks);
+		scan->inited = BlockNumberIsValid(scan->block);
+	}
+	else
+		(void) zheap_scan_next_block(scan, ForwardScanDirection);
+
+	if (!BlockNumberIsValid(scan->block))
+		return false;
+	CHECK_FOR_INTERRUPTS();
+	Assert(scan->page_mode);
+	load_page(scan, NULL, 0, false);
+	return true;
+}
+
+/* the row at an offset, by binary search; -1 if it isn't visible */
+static int
+find_row(ZScanDesc scan, OffsetNumber off)
+{
+	int			low = 0;
+	int			high = scan->nrows - 1;
+
+	while (low <= high)
+	{
+		int			mid = (low + high) / 2;
+
+		if (scan->row[mid].off == off)
+			return mid;
+		if (scan->row[mid].off < off)
+			low = mid + 1;
+		else
+			high = mid - 1;
+	}
+	return -1;
+}
+
+bool
+zheap_scan_sample_next_tuple(TableScanDesc sscan,
+							 struct SampleScanState *state,
+							 TupleTableSlot *slot)
+{
+	ZScanDesc	scan = (ZScanDesc) sscan;
+	TsmRoutine *tsm = state->tsmroutine;
+
+	for (;;)
+	{
+		OffsetNumber off;
+		int			i;
+
+		CHECK_FOR_INTERRUPTS();
+		off = tsm->NextSampleTuple(state, scan->block, scan->maxoff);
+		if (!OffsetNumberIsValid(off))
+			break;
+		i = find_row(scan, off);
+		if (i < 0)
+			continue;
+		zheap_scan_store_row(scan, i, slot);
+		pgstat_count_heap_getnext(sscan->rs_rd);
+		return true;
+	}
+	ExecClearTuple(slot);
+	return false;
+}
+
+/* ----------------------------------------------------------------
+ *	analyze
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Count and sample as heap does: foreign transactions in progress haven't
+ * happened yet, my own has.  That is what a SELF snapshot sees.  Dead line
+ * pointers are work for vacuum, so they count as dead.
+ */
+bool
+zheap_scan_analyze_next_block(TableScanDesc sscan, BlockNumber block,
+							  BufferAccessStrategy strategy)
+{
+	ZScanDesc	scan = (ZScanDesc) sscan;
+	Relation	rel = sscan->rs_rd;
+	ZVersion   *v = &scan->version;
+	ZReadContext cx;
+	Buffer		buffer;
+	Page		page;
+
+	zheap_scan_clear_rows(scan);
+	scan->block = block;
+	scan->ndead = 0;
+
+	buffer = ReadBufferExtended(rel, MAIN_FORKNUM, block, RBM_NORMAL, strategy);
+	zheap_read_begin(&cx, rel, SnapshotSelf);
+	cx.loose_identity = true;
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+	if (!PageIsNew(page))
+	{
+		OffsetNumber max;
+
+		zheap_page_check(rel, block, page);
+		max = PageGetMaxOffsetNumber(page);
+		for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+		{
+			ItemId		lp = PageGetItemId(page, off);
+
+			if (!ItemIdIsUsed(lp))
+				continue;
+			if (!ItemIdIsNormal(lp))
+				scan->ndead++;
+			else if (zheap_visible_version(&cx, buffer, page, block, off, v))
+				zheap_scan_add_row(scan, off, v);
+			else if (v->ended)
+				scan->ndead++;
+		}
+	}
+	UnlockReleaseBuffer(buffer);
+	zheap_read_end(&cx);
+	return true;
+}
+
+bool
+zheap_scan_analyze_next_tuple(TableScanDesc sscan, TransactionId oldest_xmin,
+							  double *liverows, double *deadrows,
+							  TupleTableSlot *slot)
+{
+	ZScanDesc	scan = (ZScanDesc) sscan;
+
+	*deadrows += scan->ndead;
+	scan->ndead = 0;
+	if (scan->current + 1 < scan->nrows)
+	{
+		zheap_scan_store_row(scan, ++scan->current, slot);
+		*liverows += 1;
+		return true;
+	}
+	ExecClearTuple(slot);
+	return false;
+}

@@ -1,0 +1,100 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_scan.h
+ *	  A table scan in flight.  Private to zheap_scan.c, zheap_index_fetch.c and
+ *	  zheap_index_build.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZHEAP_SCAN_H
+#define ZHEAP_SCAN_H
+
+#include "zheap/zheap.h"
+#include "zheap/format/zheap_tuple.h"
+
+/* a row version found on the page, copied */
+typedef struct ZScanRow
+{
+	OffsetNumber off;
+	uint16		len;			/* true length */
+	uint32		at;				/* its bytes: rows->data + at */
+	Fxid		writer;
+	CommandId	cid;
+	bool		loose;			/* as in ZVersion */
+} ZScanRow;
+
+typedef struct ZScanDescData
+{
+	TableScanDescData base;		/* must be first */
+	BufferAccessStrategy strategy;
+	ParallelBlockTableScanWorkerData *pworker;
+
+	/* which blocks: total of them from start on, wrapping around at nblocks */
+	BlockNumber nblocks;
+	BlockNumber start;
+	BlockNumber total;
+
+	/* where the scan is */
+	bool		inited;
+	BlockNumber index;			/* number of the block in the scan; not parallel */
+	BlockNumber block;			/* InvalidBlockNumber: none */
+
+	/*
+	 * What the snapshot sees of the block (page mode), copied, so that no lock
+	 * or pin is needed any more; offsets ascend.  current is the row returned
+	 * last, -1 or nrows before the first.  rows is NULL or ours alone while a
+	 * block is loaded; tuple slots may share it afterwards.  spare: the rows
+	 * of the block before, which a tuple slot may still show.
+	 */
+	bool		page_mode;
+	int			nrows;
+	int			current;
+	OffsetNumber maxoff;
+	ZScanRow	row[MaxHeapTuplesPerPage];
+	ZRows	   *rows;
+	ZRows	   *spare;
+	uint32		rowsused;
+
+	/* block loaded last, and its buffer, not pinned: the next may lie there */
+	BlockNumber last_block;
+	Buffer		last;
+	const char *ahead;			/* what to have fetched of that next page: a */
+	const char *ahead_end;		/* hint, never read from */
+
+	/* a scan row by row: pinned page, offset of the row returned last */
+	Buffer		buffer;
+	OffsetNumber off;
+
+	/* ANALYZE: rows of the block that are dead */
+	int			ndead;
+
+	ZVersion	version;		/* workspace */
+} ZScanDescData;
+
+typedef ZScanDescData *ZScanDesc;
+
+/* next block of the scan, InvalidBlockNumber at the end; takes no pin */
+extern BlockNumber zheap_scan_next_block(ZScanDesc scan,
+										 ScanDirection direction);
+
+/* restrict a scan not yet begun; total InvalidBlockNumber: to the end */
+extern void zheap_scan_set_limits(ZScanDesc scan, BlockNumber start,
+								  BlockNumber total);
+
+/* blocks in the whole scan, and done so far, for progress reports */
+extern BlockNumber zheap_scan_blocks_total(ZScanDesc scan);
+extern BlockNumber zheap_scan_blocks_done(ZScanDesc scan);
+
+/* forget the rows; add a copy of one (allocates; any lock may be held) */
+extern void zheap_scan_clear_rows(ZScanDesc scan);
+extern void zheap_scan_add_row(ZScanDesc scan, OffsetNumber off,
+							   const ZVersion *v);
+
+/* put row i into a tuple slot, under its plain TID */
+extern void zheap_scan_store_row(ZScanDesc scan, int i, TupleTableSlot *slot);
+
+/* mark the TID of a version that a DIRTY snapshot has just found */
+extern void zheap_scan_tag_dirty(Relation rel, Snapshot snapshot,
+								 const ZVersion *v, ItemPointer tid);
+
+#endif							/* ZHEAP_SCAN_H */

@@ -1,0 +1,282 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_fsm_notes.c
+ *	  Pages on which the running transaction ended or shrank rows.
+ *
+ * Their room can be used once the transaction has committed, by the next
+ * writer who prunes or spills (zheap_make_room.c).  So that such a writer comes
+ * by, the free space map is told at commit, of a page's room as it will be
+ * then.  It is only a hint: who finds less there corrects the map.
+ *
+ * Pages that were rolled back by the abort itself are remembered until this
+ * backend's next commit, because an abort extends no file, the map's neither.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/freespace.h"
+#include "storage/lmgr.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "zheap/zheap.h"
+
+/* notes at first, and at most: those of 8 GB, in 24 MB */
+#define FREED_START			256
+#define FREED_MAX			(1024 * 1024)
+
+/* room that grows without passing a multiple of this isn't worth a word */
+#define FREED_STEP			(BLCKSZ / 32)
+
+/* neighbours in the map's lowest level, about */
+#define FREED_NEAR			((BlockNumber) 4000)
+
+typedef struct FreedPage
+{
+	Oid			relid;
+	RelFileLocator locator;
+	BlockNumber block;
+	uint16		before;			/* room if the transaction hadn't been */
+	uint16		room;
+} FreedPage;
+
+static FreedPage *freed = NULL;
+static int	nfreed = 0;
+static int	maxfreed = 0;
+
+#define ABORTED_MAX			64
+
+static FreedPage aborted[ABORTED_MAX];
+static int	naborted = 0;
+
+/* ----------------------------------------------------------------
+ *	telling the map
+ * ----------------------------------------------------------------
+ */
+
+static int
+freed_compare(const void *a, const void *b)
+{
+	const FreedPage *x = a;
+	const FreedPage *y = b;
+
+	if (x->relid != y->relid)
+		return x->relid < y->relid ? -1 : 1;
+	if (x->block != y->block)
+		return x->block < y->block ? -1 : 1;
+	/* of several notes about a page the largest counts */
+	return (int) x->room - (int) y->room;
+}
+
+/* Pages of one table, ascending. */
+static void
+tell_of_table(const FreedPage *page, int n)
+{
+	Relation	rel;
+	BlockNumber first = page[0].block;
+
+	/* by whatever command, it may be gone or locked against me */
+	if (!ConditionalLockRelationOid(page[0].relid, AccessShareLock))
+		return;
+	rel = try_relation_open(page[0].relid, NoLock);
+	if (rel != NULL && RELKIND_HAS_STORAGE(rel->rd_rel->relkind))
+	{
+		BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
+
+		for (int i = 0; i < n; i++)
+		{
+			if (page[i].block >= nblocks ||
+				!RelFileLocatorEquals(page[i].locator, RelationLocator(rel)))
+				continue;
+			RecordPageWithFreeSpace(rel, page[i].block,
+									zheap_fsm_room(page[i].room));
+			if (i + 1 == n || page[i + 1].block - first > FREED_NEAR)
+			{
+				FreeSpaceMapVacuumRange(rel, first, page[i].block + 1);
+				if (i + 1 < n)
+					first = page[i + 1].block;
+			}
+		}
+	}
+	if (rel != NULL)
+		relation_close(rel, NoLock);
+	UnlockRelationOid(page[0].relid, AccessShareLock);
+}
+
+/* Some pages, which are sorted.  In a transaction, no lock held. */
+static void
+tell_map(FreedPage *page, int n)
+{
+	int			start = 0;
+
+	qsort(page, n, sizeof(FreedPage), freed_compare);
+	for (int i = 1; i <= n; i++)
+	{
+		if (i < n && page[i].relid == page[start].relid)
+			continue;
+		tell_of_table(page + start, i - start);
+		start = i;
+	}
+}
+
+/* Leave out what isn't worth it; keeps the order.  Returns what is left. */
+static int
+drop_small(FreedPage *page, int n)
+{
+	int			left = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (page[i].before / FREED_STEP < page[i].room / FREED_STEP)
+			page[left++] = page[i];
+	}
+	return left;
+}
+
+static void
+tell_all(void)
+{
+	int			n = drop_small(freed, nfreed);
+
+	/* an error on the way must not bring them up again */
+	nfreed = 0;
+	tell_map(freed, n);
+	n = naborted;
+	naborted = 0;
+	tell_map(aborted, n);
+}
+
+/* the end of a transaction: forget, and keep no more memory than usual */
+static void
+forget_all(void)
+{
+	nfreed = 0;
+	if (maxfreed > FREED_START)
+	{
+		pfree(freed);
+		freed = NULL;
+		maxfreed = 0;
+	}
+}
+
+static void
+freed_xact_callback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			if (nfreed > 0 || naborted > 0)
+				tell_all();
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+		case XACT_EVENT_ABORT:
+			forget_all();
+			break;
+		default:
+			break;
+	}
+}
+
+void
+zheap_freed_register(void)
+{
+	RegisterXactCallback(freed_xact_callback, NULL);
+}
+
+/* ----------------------------------------------------------------
+ *	notes
+ * ----------------------------------------------------------------
+ */
+
+/* room of the page when all that runs has committed and was reclaimed */
+static Size
+room_to_come(Page page)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	Size		room = zheap_page_insert_room(page);
+
+	/* a page without line pointers to give stays out of the map */
+	if (room == 0 && max >= MaxHeapTuplesPerPage)
+		return 0;
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		lp = PageGetItemId(page, off);
+		char	   *tuple;
+		ZTupleHeader hdr;
+
+		if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
+			continue;
+		tuple = (char *) PageGetItem(page, lp);
+		zheap_header_get(tuple, &hdr);
+		if (ZHeaderIsEnded(&hdr))
+			room += ItemIdGetLength(lp);
+		else if (hdr.natts_flags1 & ZH_SLACK)
+			room += ItemIdGetLength(lp) -
+				zheap_tuple_true_len(tuple, ItemIdGetLength(lp));
+	}
+	return Min(room, BLCKSZ - 1);
+}
+
+void
+zheap_freed_note(Relation rel, BlockNumber block, Page page, Size bytes)
+{
+	FreedPage  *last;
+	Size		room;
+
+	/* changes of one page after the other are the rule */
+	last = nfreed > 0 ? &freed[nfreed - 1] : NULL;
+	if (last != NULL && last->block == block &&
+		last->relid == RelationGetRelid(rel) &&
+		RelFileLocatorEquals(last->locator, RelationLocator(rel)))
+	{
+		if (last->room > 0)
+			last->room = Min(last->room + bytes, BLCKSZ - 1);
+		return;
+	}
+
+	if (nfreed == FREED_MAX)
+		return;					/* left to vacuum */
+	if (nfreed == maxfreed)
+	{
+		maxfreed = freed == NULL ? FREED_START : maxfreed * 2;
+		if (freed == NULL)
+			freed = MemoryContextAlloc(TopMemoryContext,
+									   maxfreed * sizeof(FreedPage));
+		else
+			freed = repalloc(freed, maxfreed * sizeof(FreedPage));
+	}
+	room = room_to_come(page);
+	last = &freed[nfreed++];
+	last->relid = RelationGetRelid(rel);
+	last->locator = RelationLocator(rel);
+	last->block = block;
+	last->room = room;
+	last->before = room - Min(room, bytes);
+}
+
+void
+zheap_freed_by_abort(Relation rel, BlockNumber block, Size room)
+{
+	FreedPage  *page;
+
+	if (room < FREED_STEP)
+		return;
+	if (naborted > 0 && aborted[naborted - 1].block == block &&
+		RelFileLocatorEquals(aborted[naborted - 1].locator,
+							 RelationLocator(rel)))
+		naborted--;
+	if (naborted == ABORTED_MAX)
+		return;
+	page = &aborted[naborted++];
+	page->relid = RelationGetRelid(rel);
+	page->locator = RelationLocator(rel);
+	page->block = block;
+	page->before = 0;
+	page->room = room;
+}

@@ -1,0 +1,489 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_make_room.c
+ *	  A writer needs room on a page: prune it and, if that isn't enough, spill.
+ *
+ * To spill (rule M12) is to move the bodies of rows whose end has committed,
+ * but that some snapshot may still see, to undo: see zheap_spill_chain.c.  It is
+ * lazy: most bodies of deleted rows are never asked for again, and a DELETE
+ * pays for none.  All that can be spilled on a page is spilled at once, or
+ * nothing.
+ *
+ * Two kinds of WAL records: the SPILL records, each like an undo record that
+ * has no table page; then one page delta with the line pointers and the head
+ * of the chain.  A crash in between leaves records that nothing refers to,
+ * which is harmless: a SPILL record is never taken back and belongs to no
+ * xact slot.
+ *
+ * Locks: the table page is exclusively locked all along.  Undo is read first
+ * and written after that, so that no undo page is pinned when writing waits.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/proc.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "undo/undo_debug.h"
+#include "zheap/history/zheap_spill_chain.h"
+#include "zheap/history/zheap_walk.h"
+
+/* less than this isn't worth a spill */
+#define SPILL_MIN_BYTES			17
+
+/* what no record could hold: the biggest rows, each alone on its page */
+#define SPILL_MAX_BYTES			(UNDO_MAX_PAYLOAD - 128)
+
+/* undo records that may be read to find out who ended the rows of a page */
+#define SPILL_BUDGET			500
+
+/*
+ * Entries of a page go to records of about this size: undo pages are filled
+ * better by several small records than by one that just doesn't fit.
+ */
+#define SPILL_RECORD_SIZE		1900
+
+/* a row that can be spilled */
+typedef struct SpillRow
+{
+	OffsetNumber off;
+	Fxid		ender;
+	UndoRecPtr	urp;
+} SpillRow;
+
+typedef struct Spill
+{
+	Relation	rel;
+	Buffer		buffer;
+	Page		page;
+	BlockNumber block;
+	const UndoHorizons *hz;
+	int			nrows;
+	SpillRow	row[MaxHeapTuplesPerPage];
+	Size		gain;			/* bytes that come free */
+	ZSpillChain head;			/* the newest record, written or found */
+	/* the record being filled */
+	ZUndo		undo;
+	char		entries[UNDO_MAX_PAYLOAD];
+	char		payload[UNDO_MAX_PAYLOAD];
+	ZWalk		walk;
+} Spill;
+
+/* ----------------------------------------------------------------
+ *	what may come free
+ * ----------------------------------------------------------------
+ */
+
+/* what may become of the rows that an xact slot's owner ended or shrank */
+typedef enum OwnerFate
+{
+	OWNER_UNKNOWN,				/* not asked yet */
+	OWNER_REMOVABLE,			/* committed for everybody */
+	OWNER_COMMITTED,
+	OWNER_UNSETTLED				/* running, own, or aborted since */
+} OwnerFate;
+
+typedef struct Survey
+{
+	Relation	rel;
+	Buffer		buffer;
+	Page		page;
+	const UndoHorizons *hz;
+	OwnerFate	owner[ZHEAP_MAX_XACT_SLOTS + 2];
+	Size		prune_gain;		/* what pruning gives */
+	Size		spill_gain;		/* what spilling may give */
+} Survey;
+
+static OwnerFate
+owner_fate(Survey *s, uint8 id)
+{
+	ZXactSlot	slot;
+
+	if (s->owner[id] != OWNER_UNKNOWN)
+		return s->owner[id];
+	slot = ZPageGetXactSlot(s->page, id);
+	switch (zheap_xact_slot_status(s->buffer, slot, s->hz))
+	{
+		case ZXACT_ALL_VISIBLE:
+			s->owner[id] = OWNER_REMOVABLE;
+			break;
+		case ZXACT_COMMITTED:
+			s->owner[id] = GlobalVisCheckRemovableFullXid(s->rel,
+														  FullTransactionIdFromU64(ZXactSlotFxid(slot))) ?
+				OWNER_REMOVABLE : OWNER_COMMITTED;
+			break;
+		default:
+			s->owner[id] = OWNER_UNSETTLED;
+			break;
+	}
+	return s->owner[id];
+}
+
+static void
+survey_row(Survey *s, ItemId lp)
+{
+	char	   *tuple = (char *) PageGetItem(s->page, lp);
+	ZTupleHeader hdr;
+	OwnerFate	fate;
+
+	zheap_header_get(tuple, &hdr);
+	if (!ZHeaderIsEnded(&hdr) && (hdr.natts_flags1 & ZH_SLACK) == 0)
+		return;
+	if (hdr.slot > ZPageGetOpaque(s->page)->nslots)
+		return;
+	fate = hdr.slot == 0 ? OWNER_REMOVABLE : owner_fate(s, hdr.slot);
+
+	/* a foreign tenure below a running one had committed before */
+	if (fate == OWNER_UNSETTLED && ZHeaderReused(&hdr) == ZH_REUSED_FOREIGN)
+		fate = OWNER_COMMITTED;
+	if (hdr.flags2 & ZH_LOCK_ONLY)
+		fate = OWNER_REMOVABLE;
+	if (fate == OWNER_UNSETTLED)
+		return;
+	if (!ZHeaderIsEnded(&hdr))
+		s->prune_gain += ItemIdGetLength(lp) -
+			zheap_tuple_true_len(tuple, ItemIdGetLength(lp));
+	else if (fate == OWNER_REMOVABLE)
+		s->prune_gain += ItemIdGetLength(lp);
+	else if (ItemIdGetLength(lp) <= SPILL_MAX_BYTES)
+		s->spill_gain += ItemIdGetLength(lp);
+}
+
+/* what pruning and spilling may give; an estimate from above */
+static void
+survey_page(Survey *s, int options)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(s->page);
+
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		lp = PageGetItemId(s->page, off);
+
+		if (ItemIdIsNormal(lp))
+		{
+			if (zheap_item_is_in_page(s->page, lp))
+				survey_row(s, lp);
+		}
+		else if (ItemIdIsDead(lp) && (options & ZPRUNE_NO_INDEXES))
+			s->prune_gain += sizeof(ItemIdData);
+	}
+}
+
+/*
+ * Room for inserts on a page, with what a writer who wants it can make of it
+ * by now.  For the free space map: an estimate from above, never counting
+ * what doesn't help because there is no line pointer.
+ */
+Size
+zheap_page_reclaimable_room(Relation rel, Buffer buffer,
+							const UndoHorizons *hz)
+{
+	Page		page = BufferGetPage(buffer);
+	Size		room = zheap_page_insert_room(page);
+	Survey		s = {0};
+
+	if (room == 0 && PageGetMaxOffsetNumber(page) >= MaxHeapTuplesPerPage)
+		return 0;
+	s.rel = rel;
+	s.buffer = buffer;
+	s.page = page;
+	s.hz = hz;
+	survey_page(&s, 0);
+	return Min(room + s.prune_gain + s.spill_gain, BLCKSZ - 1);
+}
+
+/* ----------------------------------------------------------------
+ *	who ended a row
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Find the ender of a row.  True if he has committed and isn't visible to
+ * all: then he, and where to find his record, are added to the rows to be
+ * spilled.  What isn't REUSED was ended by the xact slot's owner, whose record
+ * needn't be looked for.
+ */
+static bool
+find_ender(Spill *spill, UndoReader *reader, OffsetNumber off)
+{
+	ZWalk	   *walk = &spill->walk;
+	int			budget = walk->budget;
+	ZXactStatus status;
+
+	zheap_walk_init(walk, spill->rel, reader, spill->hz, spill->block, off,
+					NULL, NULL);
+	walk->budget = budget;
+	if (zheap_walk_start(walk, spill->page) != ZWALK_OWNED)
+		return false;
+	for (;;)
+	{
+		status = zheap_walk_status(walk, spill->buffer);
+		if (status == ZXACT_ALL_VISIBLE || status == ZXACT_ABORTED)
+			return false;
+		if (ZWalkIsExact(walk))
+			break;
+		if (walk->budget <= 0)
+			return false;
+		switch (zheap_walk_find(walk, false))
+		{
+			case ZFIND_OTHER:
+				continue;
+			case ZFIND_GONE:
+			case ZFIND_LIMIT:
+				return false;
+			case ZFIND_FOUND:
+				break;
+		}
+		break;
+	}
+	if (status != ZXACT_COMMITTED ||
+		GlobalVisCheckRemovableFullXid(spill->rel,
+									   FullTransactionIdFromU64(walk->w)))
+		return false;
+	spill->row[spill->nrows].off = off;
+	spill->row[spill->nrows].ender = walk->w;
+	spill->row[spill->nrows].urp = walk->u;
+	spill->nrows++;
+	return true;
+}
+
+/* All rows of the page that can be spilled. */
+static void
+find_rows(Spill *spill)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(spill->page);
+	UndoReader	reader;
+
+	undo_reader_open(&reader, spill->rel);
+	spill->walk.budget = SPILL_BUDGET;
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		lp = PageGetItemId(spill->page, off);
+		ZTupleHeader hdr;
+
+		if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(spill->page, lp) ||
+			ItemIdGetLength(lp) > SPILL_MAX_BYTES)
+			continue;
+		zheap_header_get((char *) PageGetItem(spill->page, lp), &hdr);
+		if (ZHeaderIsEnded(&hdr) && find_ender(spill, &reader, off))
+			spill->gain += ItemIdGetLength(lp);
+	}
+	/* writing undo may wait: no undo pin may be kept then (W19) */
+	undo_reader_close(&reader);
+}
+
+/* ----------------------------------------------------------------
+ *	writing
+ * ----------------------------------------------------------------
+ */
+
+static void
+record_begin(Spill *spill)
+{
+	ZUndo	   *u = &spill->undo;
+
+	memset(u, 0, sizeof(ZUndo));
+	ItemPointerSetInvalid(&u->tid);
+	u->kind = ZUNDO_SPILL;
+	u->writer = undo_current_fxid();
+	u->flags = ZUNDO_TENURE_START;
+	u->prev_fxid = spill->head.fxid;
+	u->chain = spill->head.urp;
+	u->entries = spill->entries;
+}
+
+/* Write the record that was filled; it is the head of the chain then. */
+static void
+record_write(Spill *spill)
+{
+	ZUndo	   *u = &spill->undo;
+	UndoInsertion ins;
+
+	undo_insertion_init(&ins, spill->rel);
+	undo_insertion_add(&ins, u->kind, u->flags, spill->block, u->offset,
+					   u->chain, spill->payload,
+					   zheap_undo_encode(u, spill->payload));
+	undo_prepare(&ins);
+	Assert(ins.fxid == u->writer);
+
+	START_CRIT_SECTION();
+	undo_insert(&ins);
+	undo_log_alone(&ins);
+	END_CRIT_SECTION();
+
+	spill->head.fxid = ins.fxid;
+	spill->head.urp = ins.rec[0].urp;
+	undo_release(&ins);
+	UNDO_CRASH_POINT("spill-record-written");
+}
+
+/* the row as its entry holds it: without slack, REUSED by nobody */
+static void
+record_add(Spill *spill, const SpillRow *row, char *image)
+{
+	ZUndo	   *u = &spill->undo;
+	ItemId		lp = PageGetItemId(spill->page, row->off);
+	const char *tuple = (char *) PageGetItem(spill->page, lp);
+	ZSpillEntry entry;
+	ZTupleHeader hdr;
+
+	entry.off = row->off;
+	entry.fxid = row->ender;
+	entry.urp = row->urp;
+	entry.len = zheap_tuple_true_len(tuple, ItemIdGetLength(lp));
+	entry.tuple = image;
+	memcpy(image, tuple, entry.len);
+	zheap_header_get(image, &hdr);
+	hdr.natts_flags1 &= ~ZH_SLACK;
+	ZHeaderSetReused(&hdr, ZH_REUSED_NONE);
+	zheap_header_put(image, &hdr);
+
+	if (u->nentries > 0 &&
+		u->entrieslen + SPILL_ENTRY_MAX_HEAD + entry.len > SPILL_RECORD_SIZE)
+	{
+		record_write(spill);
+		record_begin(spill);
+	}
+	if (u->nentries == 0)
+		u->offset = row->off;
+	u->nentries++;
+	u->entrieslen =
+		zheap_undo_put_entry(spill->entries + u->entrieslen, u->writer,
+							 &entry) - spill->entries;
+}
+
+/* The bodies are in undo: take them from the page. */
+static void
+spill_page(Spill *spill)
+{
+	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
+	Page		work = zheap_delta_begin(delta, spill->rel, spill->buffer);
+
+	for (int i = 0; i < spill->nrows; i++)
+		zheap_page_set_spilled(work, spill->row[i].off);
+	/* moves all tuples; see write_spill() */
+	if (!zheap_page_can_begin_spill(work) &&
+		!zheap_page_grow_xact_slots(work))
+		elog(ERROR, "no room for the spill chain of block %u of relation \"%s\"",
+			 spill->block, RelationGetRelationName(spill->rel));
+	zheap_page_put_spill(work, spill->head.fxid, spill->head.urp);
+
+	zheap_page_assert_sound(work, spill->block, "spilling");
+
+	/* no history is removed: no conflict */
+	zheap_delta_finish(delta, InvalidFxid);
+	pfree(delta);
+	UNDO_CRASH_POINT("spill-done");
+}
+
+static void
+write_spill(Spill *spill)
+{
+	PGAlignedBlock image;
+
+	/*
+	 * The head of the chain takes the place of a FREE xact slot.  Better to
+	 * grow one by the record made for it than to log all moved tuples.
+	 */
+	if (!zheap_page_can_begin_spill(spill->page))
+		(void) zheap_delta_grow(spill->rel, spill->buffer);
+
+	spill->head.fxid = InvalidFxid;
+	spill->head.urp = InvalidUndoRecPtr;
+	if (ZPageGetOpaque(spill->page)->flags & ZPAGE_HAS_SPILL)
+		zheap_spill_start(&spill->head, spill->page);
+
+	record_begin(spill);
+	for (int i = 0; i < spill->nrows; i++)
+		record_add(spill, &spill->row[i], image.data);
+	record_write(spill);
+	spill_page(spill);
+}
+
+/*
+ * Spill all that can be spilled, if that gives what is missing.  Who may not
+ * write undo may not spill (rule W25).  Temporary tables have no use for it:
+ * no snapshot outlives its transaction.
+ */
+static bool
+page_spill(Relation rel, Buffer buffer, const UndoHorizons *hz, Size missing)
+{
+	Spill	   *spill;
+	bool		enough;
+
+	if (IsParallelWorker() || (MyProc->statusFlags & PROC_IN_VACUUM) ||
+		rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
+		!TransactionIdIsValid(GetCurrentTransactionIdIfAny()))
+		return false;
+	if (!zheap_page_can_begin_spill(BufferGetPage(buffer)) &&
+		ZPageGetOpaque(BufferGetPage(buffer))->nslots >= ZHEAP_MAX_XACT_SLOTS)
+		return false;
+
+	spill = palloc(sizeof(Spill));
+	spill->rel = rel;
+	spill->buffer = buffer;
+	spill->page = BufferGetPage(buffer);
+	spill->block = BufferGetBlockNumber(buffer);
+	spill->hz = hz;
+	spill->nrows = 0;
+	spill->gain = 0;
+
+	find_rows(spill);
+	enough = spill->gain >= Max(missing, SPILL_MIN_BYTES);
+	if (enough)
+		write_spill(spill);
+	pfree(spill);
+	return enough;
+}
+
+/* ----------------------------------------------------------------
+ *	the whole
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * A table whose relcache entry has no index has none with entries: who builds
+ * one waits for writers that don't know it.  Looks nothing up.
+ */
+int
+zheap_reclaim_options(Relation rel)
+{
+	if (!rel->rd_rel->relhasindex ||
+		(rel->rd_indexvalid && rel->rd_indexlist == NIL))
+		return ZPRUNE_NO_INDEXES;
+	return 0;
+}
+
+bool
+zheap_page_reclaim(Relation rel, Buffer buffer, const UndoHorizons *hz,
+				   Size missing, int options)
+{
+	Page		page = BufferGetPage(buffer);
+	Survey		s = {0};
+	ZPruneResult result;
+	Size		before;
+	Size		after;
+
+	s.rel = rel;
+	s.buffer = buffer;
+	s.page = page;
+	s.hz = hz;
+	survey_page(&s, options);
+	if (s.prune_gain + s.spill_gain < missing)
+		return false;
+
+	/* what is dead to all isn't worth spilling, so this comes first */
+	before = zheap_page_total_free(page);
+	zheap_prune_page(rel, buffer, hz, options, &result);
+	after = zheap_page_total_free(page);
+	if (after >= before + missing)
+		return true;
+	missing -= Min(missing, after - Min(after, before));
+	return page_spill(rel, buffer, hz, missing) || result.changed;
+}

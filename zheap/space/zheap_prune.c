@@ -1,0 +1,339 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_prune.c
+ *	  Reclaiming space of one page: freeze xact slots, drop the bodies of rows
+ *	  that ended for all, slack, line pointers (rules M9, M15).
+ *
+ * Doesn't roll back: aborted owners are gone before.  Doesn't touch indexes:
+ * pointers become UNUSED only where the table has none.
+ *
+ * What is decided here from horizons and the commit log isn't decided again
+ * in redo: the page delta has the bytes, with a conflict horizon that keeps
+ * standby snapshots from missing what was removed (W5).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "storage/bufmgr.h"
+#include "utils/rel.h"
+
+#include "zheap/history/zheap_spill_chain.h"
+#include "zheap/history/zheap_walk.h"
+
+/*
+ * Undo records that one call may read under the exclusive lock.  Rows that
+ * would need more are taken for needed.
+ */
+#define PRUNE_BUDGET			200
+
+typedef struct Prune
+{
+	Relation	rel;
+	Page		page;			/* private copy */
+	UndoReader	reader;
+	const UndoHorizons *hz;
+	BlockNumber block;
+	Fxid		conflict;
+	ZWalk		walk;
+} Prune;
+
+static int
+count_normal(Page page)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	OffsetNumber off;
+	int			n = 0;
+
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		if (ItemIdIsNormal(PageGetItemId(page, off)))
+			n++;
+	}
+	return n;
+}
+
+/* set up the walk for a row, keeping what is left of the budget */
+static void
+prune_walk(Prune *prune, OffsetNumber off)
+{
+	int			budget = Max(prune->walk.budget, 0);
+
+	zheap_walk_init(&prune->walk, prune->rel, &prune->reader, prune->hz,
+					prune->block, off, NULL, NULL);
+	prune->walk.budget = budget;
+}
+
+/*
+ * A row that freezing left NORMAL: drop it if it ended for all, or its slack
+ * if its newest change is committed.
+ */
+static void
+prune_row(Prune *prune, OffsetNumber off, ZPruneResult *result)
+{
+	ItemId		lp = PageGetItemId(prune->page, off);
+	ZTupleHeader hdr;
+
+	zheap_header_get((char *) PageGetItem(prune->page, lp), &hdr);
+
+	/* most rows need no question asked */
+	if (!ZHeaderIsEnded(&hdr) && (hdr.natts_flags1 & ZH_SLACK) == 0)
+	{
+		result->live_tuples++;
+		return;
+	}
+
+	prune_walk(prune, off);
+	switch (zheap_walk_fate(&prune->walk, prune->page, InvalidBuffer,
+							&prune->conflict))
+	{
+		case ZROW_ENDED_FOR_ALL:
+			zheap_page_set_dead(prune->page, off);
+			break;
+		case ZROW_ENDED:
+			result->recently_dead++;
+			break;
+		case ZROW_SETTLED:
+			zheap_page_drop_slack(prune->page, off);
+			result->live_tuples++;
+			break;
+		case ZROW_CHANGING:
+		case ZROW_NONE:
+			result->live_tuples++;
+			break;
+	}
+}
+
+/*
+ * Is what this transaction ended or spilled dead to all who will ever look,
+ * standbys excepted?  Raises *conflict if so.
+ */
+static bool
+is_dead_to_all(const Prune *prune, Fxid fxid, Fxid *conflict)
+{
+	if (fxid < prune->hz->u)
+		return true;
+	if (!GlobalVisCheckRemovableFullXid(prune->rel,
+										FullTransactionIdFromU64(fxid)))
+		return false;
+	*conflict = Max(*conflict, fxid);
+	return true;
+}
+
+static inline bool
+is_spilled(Page page, OffsetNumber off)
+{
+	return off <= PageGetMaxOffsetNumber(page) &&
+		ZItemIdIsSpilled(PageGetItemId(page, off));
+}
+
+/*
+ * Go down the spill chain, marking the spilled rows that somebody may need.
+ * False: it is too long, nothing is known of those not marked.
+ */
+static bool
+mark_needed_entries(Prune *prune, bool *needed, Fxid *conflict)
+{
+	Page		page = prune->page;
+	bool		seen[MaxHeapTuplesPerPage + 1] = {false};
+	ZSpillChain chain;
+
+	zheap_spill_start(&chain, page);
+	while (chain.fxid != InvalidFxid)
+	{
+		ZSpillCursor entries;
+		ZSpillEntry entry;
+
+		/* whatever he and those before him spilled */
+		if (is_dead_to_all(prune, chain.fxid, conflict))
+			return true;
+		if (--prune->walk.budget < 0)
+			return false;
+		/* if it is gone, its horizon's raise carried the conflict */
+		if (!zheap_spill_next(&chain, &prune->reader, prune->block, &entries))
+			return true;
+
+		while (zheap_spill_next_entry(&entries, &entry))
+		{
+			/* an older entry of an offset is about another row */
+			if (!is_spilled(page, entry.off) || seen[entry.off])
+				continue;
+			seen[entry.off] = true;
+			needed[entry.off] = !is_dead_to_all(prune, entry.fxid, conflict);
+		}
+	}
+	for (OffsetNumber off = FirstOffsetNumber;
+		 off <= PageGetMaxOffsetNumber(page); off++)
+	{
+		if (is_spilled(page, off) && !seen[off])
+			zheap_row_is_corrupt(prune->rel, prune->block, off,
+								 "the row in the page's spill chain");
+	}
+	return true;
+}
+
+/*
+ * SPILLED pointers of rows that nobody can see any more become DEAD, and the
+ * chain goes with the last one (rule M12).
+ */
+static void
+prune_spilled(Prune *prune, ZPruneResult *result)
+{
+	Page		page = prune->page;
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	bool		needed[MaxHeapTuplesPerPage + 1] = {false};
+	Fxid		conflict = InvalidFxid;
+	bool		left = false;
+	bool		known;
+
+	if ((ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) == 0)
+		return;
+
+	known = mark_needed_entries(prune, needed, &conflict);
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		if (!is_spilled(page, off))
+			continue;
+		if (!known || needed[off])
+		{
+			left = true;
+			result->recently_dead++;
+			continue;
+		}
+		zheap_page_set_dead(page, off);
+		prune->conflict = Max(prune->conflict, conflict);
+	}
+	if (!left)
+		zheap_page_end_spill(page);
+}
+
+/*
+ * Rule M15, after everything else was done: may the page be marked
+ * all-visible?  Counts what the caller wants to know, too.
+ */
+static void
+prune_survey(Prune *prune, ZPruneResult *result)
+{
+	Page		page = prune->page;
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	OffsetNumber off;
+
+	result->all_visible = !PageIsNew(page) &&
+		!(ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) &&
+		!zheap_page_has_aborted(InvalidBuffer, page, prune->hz);
+
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		lp = PageGetItemId(page, off);
+		ZTupleHeader hdr;
+
+		if (!ItemIdIsUsed(lp))
+			continue;
+		if (ItemIdIsDead(lp))
+		{
+			result->ndead++;
+			result->all_visible = false;
+			continue;
+		}
+		result->has_tuples = true;
+		Assert(ItemIdIsNormal(lp) || !result->all_visible);
+		if (!result->all_visible)
+			continue;
+
+		zheap_header_get((char *) PageGetItem(page, lp), &hdr);
+		if (ZHeaderIsEnded(&hdr))
+			result->all_visible = false;
+		else if (hdr.slot != 0 && (hdr.flags2 & ZH_LOCK_ONLY) == 0)
+		{
+			prune_walk(prune, off);
+			result->all_visible =
+				zheap_walk_has_settled_version(&prune->walk, page,
+											   InvalidBuffer);
+		}
+	}
+}
+
+/*
+ * Moving tuples makes the delta as large as they are.  Writers do without: who
+ * needs the gaps compacts the page, and redo of his record does too.  Here it
+ * is done where the gaps would make full page images larger by more.
+ */
+static void
+tidy_page(Page page)
+{
+	PageHeader	ph = (PageHeader) page;
+	Size		hole = ph->pd_upper - ph->pd_lower;
+	Size		gaps = zheap_page_total_free(page) - hole;
+	Size		tuples = ph->pd_special - ph->pd_upper - gaps;
+	int			nslots = ZPageGetOpaque(page)->nslots;
+
+	if (tuples == 0 || gaps > tuples || nslots > ZHEAP_XACT_SLOT_RESERVE)
+	{
+		zheap_page_trim_xact_slots(page);
+		if (gaps > 0)
+			zheap_page_compact(page);
+	}
+}
+
+/*
+ * See zheap.h.  The buffer is pinned and exclusively locked; hz was sampled
+ * before that, or under the lock.  May throw (corruption) before anything is
+ * changed.
+ */
+void
+zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
+				 int options, ZPruneResult *result)
+{
+	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
+	Prune	   *prune = palloc(sizeof(Prune));
+	OffsetNumber max;
+	OffsetNumber off;
+	int			nnormal;
+	bool		frozen;
+	Page		page;
+
+	memset(result, 0, sizeof(ZPruneResult));
+	page = zheap_delta_begin(delta, rel, buffer);
+
+	prune->rel = rel;
+	prune->page = page;
+	prune->hz = hz;
+	prune->block = BufferGetBlockNumber(buffer);
+	prune->walk.budget = PRUNE_BUDGET;
+	undo_reader_open(&prune->reader, rel);
+
+	max = PageGetMaxOffsetNumber(page);
+	nnormal = count_normal(page);
+	prune->conflict = zheap_page_freeze(rel, page, hz, &frozen);
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		if (ItemIdIsNormal(PageGetItemId(page, off)))
+			prune_row(prune, off, result);
+	}
+	result->nreclaimed = nnormal - count_normal(page);
+	prune_spilled(prune, result);
+
+	if (options & ZPRUNE_NO_INDEXES)
+	{
+		for (off = FirstOffsetNumber; off <= max; off++)
+		{
+			if (ItemIdIsDead(PageGetItemId(page, off)))
+				zheap_page_set_unused(page, off);
+		}
+		zheap_page_truncate_line_pointers(page);
+	}
+
+	if (options & ZPRUNE_TIDY)
+		tidy_page(page);
+
+	if (options & ZPRUNE_TIDY)
+		prune_survey(prune, result);
+	result->changed = memcmp(page, BufferGetPage(buffer), BLCKSZ) != 0;
+
+	zheap_page_assert_sound(page, prune->block, "pruning");
+
+	undo_reader_close(&prune->reader);
+	zheap_delta_finish(delta, result->changed ? prune->conflict : InvalidFxid);
+	pfree(prune);
+	pfree(delta);
+}

@@ -1,0 +1,483 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_rollback.c
+ *	  Taking back the changes of aborted owners of one page (rule M11).
+ *
+ * A page is rolled back, never a transaction: each xact slot is peeled,
+ * newest record first, until its owner isn't aborted (rule W22).  Each peeled
+ * prefix is a legal state of the page, so long chains are taken in batches
+ * with the lock given up in between.
+ *
+ * Runs in abort callbacks, in writers and in background workers; the relcache
+ * entry may be a hand-made one, without name, catalog rows or indexes.  It
+ * writes no undo, doesn't touch the visibility map, and changes the page by
+ * deltas (zheap_delta.c): an error leaves the page as it was before
+ * the batch.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/freespace.h"
+#include "storage/smgr.h"
+#include "utils/rel.h"
+
+#include "undo/undo_debug.h"
+#include "zheap/history/zheap_walk.h"
+
+/* records taken back under one lock and in one delta (B3) */
+#define ROLLBACK_BATCH			1000
+
+/* one batch */
+typedef struct Rollback
+{
+	ZWalk		walk;			/* its rel, reader, block; the record read */
+	Page		page;			/* private copy */
+	int			left;			/* records that this batch may still take */
+} Rollback;
+
+/* ----------------------------------------------------------------
+ *	one record
+ * ----------------------------------------------------------------
+ */
+
+/* the tuple at off, or NULL if the pointer is not NORMAL or doesn't exist */
+static char *
+normal_tuple(Page page, OffsetNumber off)
+{
+	ItemId		lp;
+
+	if (off < FirstOffsetNumber || off > PageGetMaxOffsetNumber(page))
+		return NULL;
+	lp = PageGetItemId(page, off);
+	return ItemIdIsNormal(lp) ? (char *) PageGetItem(page, lp) : NULL;
+}
+
+/*
+ * M11.1: rows inserted through the xact slot are no rows any more.  A
+ * LOCK_ONLY tuple with it belongs to nobody in this tenure.
+ */
+static void
+rollback_insert(Rollback *rb, uint8 id)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(rb->page);
+	OffsetNumber off;
+
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		char	   *tuple = normal_tuple(rb->page, off);
+		ZTupleHeader hdr;
+
+		if (tuple == NULL)
+			continue;
+		zheap_header_get(tuple, &hdr);
+		if (zheap_undo_covers(&rb->walk.undo, off, &hdr) &&
+			hdr.slot == id && (hdr.flags2 & ZH_LOCK_ONLY) == 0)
+			zheap_page_set_dead(rb->page, off);
+	}
+}
+
+/*
+ * Is lf among the owners of the xact slot's tenures?  A tenure whose undo is
+ * gone is visible to all, and all below are, so "no" then means frozen.
+ */
+static bool
+has_tenure(Rollback *rb, uint8 id, Fxid lf)
+{
+	ZWalk	   *walk = &rb->walk;
+	ZUndo		keep = walk->undo;
+	bool		result = false;
+
+	zheap_walk_at_slot(walk, rb->page, id);
+	while (walk->w != InvalidFxid)
+	{
+		ZXactStatus status;
+
+		if (walk->w == lf)
+		{
+			result = true;
+			break;
+		}
+		status = zheap_xact_status(walk->w, walk->hz);
+		if (status == ZXACT_ALL_VISIBLE)
+			break;
+
+		/* to the tenure below; lf is the newest of its family, if at all */
+		for (;;)
+		{
+			if (!zheap_walk_fetch(walk, status == ZXACT_ABORTED))
+			{
+				walk->w = InvalidFxid;
+				break;
+			}
+			if (walk->undo.flags & ZUNDO_BASE)
+			{
+				walk->w = walk->undo.base_fxid;
+				walk->u = walk->undo.base_urp;
+				break;
+			}
+			if (walk->undo.flags & ZUNDO_TENURE_START)
+			{
+				walk->w = walk->undo.prev_fxid;
+				walk->u = walk->undo.chain;
+				break;
+			}
+			walk->u = walk->undo.chain;
+		}
+	}
+
+	/* the record being taken back; its pointers into raw are not used again */
+	walk->undo = keep;
+	walk->undo.diff.oldbytes = NULL;
+	walk->undo.jump.diff.oldbytes = NULL;
+	return result;
+}
+
+/*
+ * Whose is the restored version?  Derived from the page as it is now, not as
+ * it was when the record was written (attack A1).
+ */
+static void
+restore_owner(Rollback *rb, uint8 id, ZTupleHeader *hdr)
+{
+	const ZUndo *r = &rb->walk.undo;
+	uint8		old = r->flags & ZUNDO_OLD_MASK;
+	uint8		oldslot = hdr->slot;
+
+	if (old == ZUNDO_OLD_IN_CHAIN && (hdr->flags2 & ZH_LOCK_ONLY) == 0)
+	{
+		if (r->oldhdr.slot != id)
+			zheap_row_is_corrupt(rb->walk.rel, rb->walk.block, r->offset,
+								 "an old version in the xact slot of its change");
+		hdr->slot = id;
+		if (ZHeaderReused(hdr) == ZH_REUSED_NONE &&
+			(r->flags & ZUNDO_TENURE_START))
+			ZHeaderSetReused(hdr, (r->flags & ZUNDO_FAMILY) ?
+							 ZH_REUSED_FAMILY : ZH_REUSED_FOREIGN);
+		return;
+	}
+	if (old == ZUNDO_OLD_LINK && (hdr->flags2 & ZH_LOCK_ONLY) == 0 &&
+		r->link_fxid >= rb->walk.hz->u &&
+		oldslot >= 1 && oldslot <= ZPageGetOpaque(rb->page)->nslots &&
+		!ZXactSlotIsFree(ZPageGetXactSlot(rb->page, oldslot)))
+	{
+		if (ZXactSlotFxid(ZPageGetXactSlot(rb->page, oldslot)) == r->link_fxid)
+			return;				/* slot and REUSED as recorded */
+		if (has_tenure(rb, oldslot, r->link_fxid))
+		{
+			ZHeaderSetReused(hdr, ZH_REUSED_FOREIGN);
+			return;
+		}
+	}
+
+	/* visible to all, then already or frozen since */
+	hdr->slot = 0;
+	hdr->flags2 &= ~(ZH_REUSED_MASK | ZH_INPLACE);
+}
+
+/*
+ * Lock bits are no undoable state (attack A2): rollback only adds.  A
+ * LOCK_ONLY of then becomes MULTI: the chains decide whether it is alive.
+ */
+static void
+restore_lock_bits(ZTupleHeader *hdr, const ZTupleHeader *cur)
+{
+	uint16		bits = cur->flags2 & (ZH_MULTI_LOCKED | ZH_HW_LOCKED);
+	uint16		mode = Max(cur->flags2 & ZH_MODE_MASK,
+						   hdr->flags2 & ZH_MODE_MASK);
+
+	if (hdr->flags2 & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED))
+		bits |= ZH_MULTI_LOCKED;
+	if (bits != 0)
+		bits |= mode;
+	hdr->flags2 = (hdr->flags2 & ~ZH_LOCK_BITS) | bits;
+}
+
+/* an open delete: every row that is still deleted through the xact slot */
+static void
+rollback_open_delete(Rollback *rb, uint8 id)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(rb->page);
+	OffsetNumber off;
+
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		char	   *tuple = normal_tuple(rb->page, off);
+		ZTupleHeader cur;
+		ZTupleHeader hdr;
+
+		if (tuple == NULL)
+			continue;
+		zheap_header_get(tuple, &cur);
+		if (cur.slot != id || (cur.flags2 & ZH_LOCK_ONLY) ||
+			!zheap_undo_covers(&rb->walk.undo, off, &cur))
+			continue;
+		zheap_undo_old_header(&rb->walk.undo, &cur, &hdr);
+		restore_lock_bits(&hdr, &cur);
+		zheap_header_put(tuple, &hdr);
+	}
+}
+
+/* M11.2: an update, delete or move */
+static void
+rollback_change(Rollback *rb, uint8 id)
+{
+	const ZUndo *r = &rb->walk.undo;
+	char	   *tuple = normal_tuple(rb->page, r->offset);
+	PGAlignedBlock image;
+	ZTupleHeader cur;
+	ZTupleHeader hdr;
+	uint16		alloc;
+	uint16		len;
+
+	if (tuple == NULL)
+		zheap_row_is_corrupt(rb->walk.rel, rb->walk.block, r->offset,
+							 "a tuple whose change is to be taken back");
+	zheap_header_get(tuple, &cur);
+	if (ZUndoIsCopy(r))
+		zheap_row_is_corrupt(rb->walk.rel, rb->walk.block, r->offset,
+							 "no rewritten table whose rewriting was aborted");
+	if (cur.slot != id || (cur.flags2 & ZH_LOCK_ONLY))
+		zheap_row_is_corrupt(rb->walk.rel, rb->walk.block, r->offset,
+							 "a tuple in the xact slot of its aborted change");
+
+	alloc = PageGetItemId(rb->page, r->offset)->lp_len;
+	len = zheap_tuple_true_len(tuple, alloc);
+	memcpy(image.data, tuple, len);
+	zheap_undo_step_back(r, image.data, &len);
+	if (len > alloc)
+		zheap_row_is_corrupt(rb->walk.rel, rb->walk.block, r->offset,
+							 "an allocation that holds the version to be restored");
+
+	zheap_header_get(image.data, &hdr);
+	if (ZHeaderIsEnded(&hdr))
+		zheap_row_is_corrupt(rb->walk.rel, rb->walk.block, r->offset,
+							 "a row that had not ended before it was changed");
+	restore_owner(rb, id, &hdr);
+	restore_lock_bits(&hdr, &cur);
+	zheap_header_put(image.data, &hdr);
+
+	if (!zheap_page_replace(rb->page, r->offset, image.data, len))
+		elog(ERROR, "could not restore a tuple within its allocation");
+	Assert(PageGetItemId(rb->page, r->offset)->lp_len == alloc);
+}
+
+/*
+ * M11.3: a row lock.  FAMILY tuples too: else an older record of the family
+ * could kill the row (attack A10).
+ */
+static void
+rollback_lock(Rollback *rb, uint8 id)
+{
+	const ZUndo *r = &rb->walk.undo;
+	char	   *tuple = normal_tuple(rb->page, r->offset);
+	ZTupleHeader hdr;
+
+	if (tuple == NULL)
+		return;
+	zheap_header_get(tuple, &hdr);
+	if (hdr.slot != id || (hdr.flags2 & ZH_LOCK_ONLY) == 0 ||
+		ZHeaderReused(&hdr) == ZH_REUSED_FOREIGN)
+		return;
+
+	hdr.slot = 0;
+	hdr.flags2 &= ~(ZH_LOCK_ONLY | ZH_REUSED_MASK | ZH_INPLACE);
+	if (r->replaced)
+		hdr.flags2 |= ZH_MULTI_LOCKED;
+	if ((hdr.flags2 & (ZH_MULTI_LOCKED | ZH_HW_LOCKED)) == 0)
+		hdr.flags2 &= ~ZH_MODE_MASK;
+	zheap_header_put(tuple, &hdr);
+}
+
+/* ----------------------------------------------------------------
+ *	one xact slot, one batch
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Take back records of one xact slot until its owner isn't aborted (true) or
+ * the batch is full (false).
+ */
+static bool
+rollback_xact_slot(Rollback *rb, uint8 id)
+{
+	ZXactSlot	slot = ZPageGetXactSlot(rb->page, id);
+	ZUndo	   *r = &rb->walk.undo;
+
+	while (!ZXactSlotIsFree(slot) &&
+		   zheap_xact_status(ZXactSlotFxid(slot), rb->walk.hz) == ZXACT_ABORTED)
+	{
+		UndoRecPtr	chain;
+
+		if (rb->left-- <= 0)
+			return false;
+
+		zheap_walk_at_slot(&rb->walk, rb->page, id);
+		rb->walk.off = InvalidOffsetNumber;
+		if (!zheap_walk_fetch(&rb->walk, true))
+			Assert(false);
+		rb->walk.off = r->offset;
+		chain = r->chain;
+
+		if (ZUndoIsInsert(r))
+			rollback_insert(rb, id);
+		else if (ZUndoIsOpenDelete(r))
+			rollback_open_delete(rb, id);
+		else if (ZUndoIsChange(r))
+			rollback_change(rb, id);
+		else
+		{
+			Assert(r->kind == ZUNDO_LOCK);
+			rollback_lock(rb, id);
+		}
+
+		/* M11.4 */
+		if ((r->flags & ZUNDO_TENURE_START) == 0)
+			slot->urp = chain;
+		else if (r->prev_fxid == InvalidFxid)
+		{
+			slot->fxid_bits = 0;
+			slot->urp = InvalidUndoRecPtr;
+		}
+		else
+		{
+			slot->fxid_bits = r->prev_fxid |
+				((r->flags & ZUNDO_FAMILY) ? 0 : ZXACT_AMBIGUOUS);
+			slot->urp = chain;
+		}
+	}
+	return true;
+}
+
+/*
+ * One batch on a private copy of a page that is locked and valid, hz having
+ * been sampled before or under this lock.  Returns whether that was all.
+ */
+static bool
+rollback_work(Relation rel, UndoReader *reader, const UndoHorizons *hz,
+			  Page work, BlockNumber block)
+{
+	Rollback   *rb = palloc(sizeof(Rollback));	/* larger than a page */
+	bool		done = true;
+
+	rb->page = work;
+	rb->left = ROLLBACK_BATCH;
+	zheap_walk_init(&rb->walk, rel, reader, hz, block, InvalidOffsetNumber,
+					NULL, NULL);
+	for (int id = 1; done && id <= ZPageGetOpaque(work)->nslots; id++)
+		done = rollback_xact_slot(rb, (uint8) id);
+	zheap_page_assert_sound(work, block, "rollback");
+	pfree(rb);
+	return done;
+}
+
+/*
+ * One batch on a page that is exclusively locked and valid.  Returns false if
+ * nothing is left to do.
+ */
+static bool
+rollback_batch(Relation rel, Buffer buffer, const UndoHorizons *hz)
+{
+	Page		page = BufferGetPage(buffer);
+	ZPageDelta *delta;
+	UndoReader	reader;
+	bool		done;
+
+	if (!zheap_page_has_aborted(buffer, page, hz))
+		return false;
+
+	delta = palloc(sizeof(ZPageDelta));	/* larger than a page */
+	undo_reader_open(&reader, rel);
+	done = rollback_work(rel, &reader, hz,
+						 zheap_delta_begin(delta, rel, buffer),
+						 BufferGetBlockNumber(buffer));
+
+	/* aborted changes were visible to no snapshot: no conflict */
+	undo_reader_close(&reader);
+	zheap_delta_finish(delta, InvalidFxid);
+	UNDO_CRASH_POINT("page-rolled-back");
+	pfree(delta);
+	return !done;
+}
+
+/* ----------------------------------------------------------------
+ *	pages
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Roll back a page whose buffer is pinned and exclusively locked by the
+ * caller, all batches, without releasing it.  A new page is left alone.
+ *
+ * Horizons are sampled under the lock: while it is held no aborted owner of
+ * this page can become applied, so U can't pass one.  (The caller of a writer
+ * has loaded the shared state before.)
+ */
+void
+zheap_rollback_buffer(Relation rel, Buffer buffer)
+{
+	UndoHorizons hz = undo_horizons();
+	Page		page = BufferGetPage(buffer);
+
+	if (PageIsNew(page))
+		return;
+	zheap_page_check(rel, BufferGetBlockNumber(buffer), page);
+	while (rollback_batch(rel, buffer, &hz))
+		;
+}
+
+/*
+ * The state that a rollback of the page would leave: each record is read once,
+ * where a walk for each row reads them over and over.  Whoever rolls back the
+ * page itself has to wait for the reader's lock, so the undo is there.
+ */
+void
+zheap_rollback_copy(ZReadContext *cx, Page copy, BlockNumber block)
+{
+	(void) rollback_work(cx->rel, &cx->reader, &cx->hz, copy, block);
+}
+
+/*
+ * Roll back a page; the undo store's client.  No lock held by the caller.  A
+ * page beyond the end, new, or not a zheap page is left alone.
+ */
+void
+zheap_rollback_page(Relation rel, BlockNumber block)
+{
+	SMgrRelation smgr = RelationGetSmgr(rel);
+	bool		more = true;
+	Size		room = 0;
+
+	if (!smgrexists(smgr, MAIN_FORKNUM) ||
+		block >= smgrnblocks(smgr, MAIN_FORKNUM))
+		return;
+
+	while (more)
+	{
+		UndoHorizons hz = undo_horizons();
+		Buffer		buffer = ReadBuffer(rel, block);
+		Page		page;
+
+		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+		page = BufferGetPage(buffer);
+		more = zheap_page_is_valid(page) && rollback_batch(rel, buffer, &hz);
+		room = zheap_page_is_valid(page) ? zheap_page_insert_room(page) : 0;
+		UnlockReleaseBuffer(buffer);
+
+		/* in an abort callback interrupts are held off */
+		if (more && InterruptHoldoffCount == 0)
+			CHECK_FOR_INTERRUPTS();
+	}
+
+	/* an abort extends no file, so the map's turn comes later (W20) */
+	if (!IsTransactionState())
+		zheap_freed_by_abort(rel, block, room);
+	else if (room >= BLCKSZ / 8)
+	{
+		RecordPageWithFreeSpace(rel, block, zheap_fsm_room(room));
+		FreeSpaceMapVacuumRange(rel, block, block + 1);
+	}
+}

@@ -1,0 +1,560 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_space.c
+ *	  Blocks of a table: find a page with room, extend, free space map; and
+ *	  clearing bits of the visibility map as part of a logged change.
+ *
+ * Nothing here changes a table page, except that a page that looks full may
+ * be rolled back, pruned and spilled (which log what they do) before it is
+ * given up.
+ * New pages leave here as zeroes: who puts the first row on a page
+ * initialises it in the critical section that logs it (rule W9).  If that
+ * never happens, vacuum finds the empty page and offers it again.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/hio.h"
+#include "access/visibilitymap.h"
+#include "access/xloginsert.h"
+#include "access/xlogutils.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/freespace.h"
+#include "storage/lmgr.h"
+#include "storage/smgr.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "zheap/zheap.h"
+#include "zheap/write/zheap_xlog_insert.h"
+
+/* a page with a few dead line pointers still counts as empty */
+#define NEARLY_EMPTY_ROOM \
+	(ZHEAP_NEW_PAGE_ROOM - MaxHeapTuplesPerPage / 8 * sizeof(ItemIdData))
+
+StaticAssertDecl(ZHEAP_MAX_TUPLE_SIZE >= ZHEAP_NEW_PAGE_ROOM &&
+				 ZHEAP_MAX_TUPLE_SIZE <= MaxHeapTupleSize,
+				 "an empty page is known to the free space map as such");
+
+/* extension under contention: this many pages per waiter, up to the limit */
+#define EXTEND_PER_WAITER		16
+#define EXTEND_LIMIT			256
+
+/* a search for room */
+typedef struct SpaceSearch
+{
+	Relation	rel;
+	Size		want;			/* room that a page must have */
+	int			reclaim_options;
+	bool		use_fsm;
+	Buffer		other;			/* pinned; locked together with the result */
+	BlockNumber other_block;
+	BulkInsertStateData *bistate;
+	Buffer	   *vmbuffer;
+} SpaceSearch;
+
+/* ----------------------------------------------------------------
+ *	finding room
+ * ----------------------------------------------------------------
+ */
+
+static Size
+page_room(Page page)
+{
+	return PageIsNew(page) ? ZHEAP_MAX_TUPLE_SIZE : zheap_page_insert_room(page);
+}
+
+/*
+ * Read a block, keeping the extra pin of a bulk insert on the last one: rows
+ * that follow each other go to the same page.
+ */
+static Buffer
+read_block(const SpaceSearch *search, BlockNumber block, ReadBufferMode mode)
+{
+	BulkInsertStateData *bistate = search->bistate;
+	Buffer		buffer;
+
+	if (bistate == NULL && mode == RBM_NORMAL)
+		return zheap_read_buffer(search->rel, block);
+	if (bistate == NULL)
+		return ReadBufferExtended(search->rel, MAIN_FORKNUM, block, mode,
+								  NULL);
+
+	if (BufferIsValid(bistate->current_buf))
+	{
+		if (BufferGetBlockNumber(bistate->current_buf) == block)
+		{
+			Assert(mode == RBM_NORMAL);
+			IncrBufferRefCount(bistate->current_buf);
+			return bistate->current_buf;
+		}
+		ReleaseBuffer(bistate->current_buf);
+		bistate->current_buf = InvalidBuffer;
+	}
+
+	buffer = ReadBufferExtended(search->rel, MAIN_FORKNUM, block, mode,
+								bistate->strategy);
+	IncrBufferRefCount(buffer);
+	bistate->current_buf = buffer;
+	return buffer;
+}
+
+/* lock a page and the caller's other page in block order */
+static void
+lock_both(const SpaceSearch *search, Buffer buffer, BlockNumber block)
+{
+	Assert(block != search->other_block);
+
+	if (BufferIsValid(search->other) && search->other_block < block)
+		LockBuffer(search->other, BUFFER_LOCK_EXCLUSIVE);
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	if (BufferIsValid(search->other) && search->other_block > block)
+		LockBuffer(search->other, BUFFER_LOCK_EXCLUSIVE);
+}
+
+static void
+unlock_both(const SpaceSearch *search, Buffer buffer)
+{
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	if (BufferIsValid(search->other))
+		LockBuffer(search->other, BUFFER_LOCK_UNLOCK);
+}
+
+/*
+ * The page has too little room: take back aborted changes, prune, spill, if
+ * there is reason to believe that this frees enough.  Exclusive lock held and
+ * kept.  Returns the room now.
+ */
+static Size
+reclaim_page(const SpaceSearch *search, Buffer buffer, const UndoHorizons *hz)
+{
+	Page		page = BufferGetPage(buffer);
+	Size		room;
+
+	if (zheap_page_has_aborted(buffer, page, hz))
+		zheap_rollback_buffer(search->rel, buffer);
+
+	room = page_room(page);
+	if (room < search->want && !PageIsNew(page))
+	{
+		/* no room at all may mean no line pointer: spilling gives none */
+		if (room == 0 && PageGetMaxOffsetNumber(page) >= MaxHeapTuplesPerPage &&
+			!search->reclaim_options)
+			return 0;
+		if (zheap_page_reclaim(search->rel, buffer, hz, search->want - room,
+							   search->reclaim_options))
+			room = page_room(page);
+	}
+	return room;
+}
+
+/*
+ * Lock a candidate and look.  With enough room it is returned pinned and
+ * locked, other too, and the VM page is pinned if need be; else nothing is
+ * left locked, and *room tells what it has.
+ */
+static Buffer
+try_block(const SpaceSearch *search, BlockNumber block, Size *room)
+{
+	Buffer		buffer = read_block(search, block, RBM_NORMAL);
+	Page		page = BufferGetPage(buffer);
+	UndoHorizons hz = undo_horizons();
+
+	if (PageIsAllVisible(page))
+		visibilitymap_pin(search->rel, block, search->vmbuffer);
+	lock_both(search, buffer, block);
+
+	/* no I/O on the map with the page locked: unlock, pin, look again */
+	while (PageIsAllVisible(page) &&
+		   !visibilitymap_pin_ok(block, *search->vmbuffer))
+	{
+		unlock_both(search, buffer);
+		visibilitymap_pin(search->rel, block, search->vmbuffer);
+		lock_both(search, buffer, block);
+	}
+
+	if (!PageIsNew(page))
+		zheap_page_check(search->rel, block, page);
+	*room = PageIsNew(page) ? ZHEAP_NEW_PAGE_ROOM : zheap_page_hole_room(page);
+	if (*room < search->want)
+		*room = page_room(page);
+	if (*room < search->want)
+		*room = reclaim_page(search, buffer, &hz);
+	if (*room >= search->want)
+		return buffer;
+
+	unlock_both(search, buffer);
+	ReleaseBuffer(buffer);
+	return InvalidBuffer;
+}
+
+/* where to look first */
+static BlockNumber
+first_candidate(const SpaceSearch *search)
+{
+	BlockNumber block;
+	BlockNumber nblocks;
+
+	if (search->bistate && BufferIsValid(search->bistate->current_buf))
+		block = BufferGetBlockNumber(search->bistate->current_buf);
+	else
+		block = RelationGetTargetBlock(search->rel);
+	if (block != InvalidBlockNumber)
+		return block;
+
+	if (search->use_fsm)
+	{
+		block = GetPageWithFreeSpace(search->rel, search->want);
+		if (block != InvalidBlockNumber)
+			return block;
+	}
+
+	/* a small table has no map: its last page is worth a look */
+	nblocks = RelationGetNumberOfBlocks(search->rel);
+	return nblocks > 0 ? nblocks - 1 : InvalidBlockNumber;
+}
+
+/*
+ * The candidate is other's own page, which is never the result.  Tell the map
+ * what room it has, if that makes the map offer another one; else give up the
+ * map for this search.  No lock held.
+ */
+static BlockNumber
+skip_other(SpaceSearch *search)
+{
+	Size		room;
+
+	LockBuffer(search->other, BUFFER_LOCK_SHARE);
+	room = page_room(BufferGetPage(search->other));
+	LockBuffer(search->other, BUFFER_LOCK_UNLOCK);
+
+	if (search->use_fsm && room < search->want)
+		return RecordAndGetPageWithFreeSpace(search->rel, search->other_block,
+											 room, search->want);
+	search->use_fsm = false;
+	return InvalidBlockNumber;
+}
+
+/* ----------------------------------------------------------------
+ *	extension
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Add pages for those who wait for the extension lock, which is held, and
+ * tell the map of them.  They stay zeroes.
+ */
+static void
+add_pages_for_waiters(const SpaceSearch *search)
+{
+	int			waiters = RelationExtensionLockWaiterCount(search->rel);
+	int			npages = Min(waiters * EXTEND_PER_WAITER, EXTEND_LIMIT);
+	BlockNumber first = InvalidBlockNumber;
+	BlockNumber block = InvalidBlockNumber;
+
+	for (int i = 0; i < npages; i++)
+	{
+		Buffer		buffer = ReadBufferExtended(search->rel, MAIN_FORKNUM,
+												P_NEW, RBM_NORMAL, NULL);
+
+		block = BufferGetBlockNumber(buffer);
+		ReleaseBuffer(buffer);
+		if (i == 0)
+			first = block;
+		RecordPageWithFreeSpace(search->rel, block,
+								zheap_fsm_room(ZHEAP_MAX_TUPLE_SIZE));
+	}
+	if (npages > 0)
+		FreeSpaceMapVacuumRange(search->rel, first, block + 1);
+}
+
+/*
+ * Make the table longer.  Returns a new page pinned and locked, other too.
+ * Or, nothing locked, Invalid: then *candidate is what somebody else added
+ * meanwhile, or Invalid if the new page was lost to somebody else: try again.
+ */
+static Buffer
+extend_table(const SpaceSearch *search, BlockNumber *candidate)
+{
+	bool		need_lock = !RELATION_IS_LOCAL(search->rel);
+	Buffer		buffer;
+	Page		page;
+
+	*candidate = InvalidBlockNumber;
+
+	if (need_lock &&
+		!ConditionalLockRelationForExtension(search->rel, ExclusiveLock))
+	{
+		LockRelationForExtension(search->rel, ExclusiveLock);
+		if (search->use_fsm)
+		{
+			*candidate = GetPageWithFreeSpace(search->rel, search->want);
+			if (*candidate != InvalidBlockNumber)
+			{
+				UnlockRelationForExtension(search->rel, ExclusiveLock);
+				return InvalidBuffer;
+			}
+			add_pages_for_waiters(search);
+		}
+	}
+
+	buffer = read_block(search, P_NEW, RBM_ZERO_AND_LOCK);
+	page = BufferGetPage(buffer);
+	if (need_lock)
+		UnlockRelationForExtension(search->rel, ExclusiveLock);
+
+	if (!PageIsNew(page))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("block %u of relation \"%s\" isn't empty although the file was just extended by it",
+						BufferGetBlockNumber(buffer),
+						RelationGetRelationName(search->rel))));
+
+	/* other has the lower number: wait for it only without the new page */
+	if (BufferIsValid(search->other) &&
+		!ConditionalLockBuffer(search->other))
+	{
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+		LockBuffer(search->other, BUFFER_LOCK_EXCLUSIVE);
+		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+		if (!PageIsNew(page))
+		{
+			unlock_both(search, buffer);
+			ReleaseBuffer(buffer);
+			return InvalidBuffer;
+		}
+	}
+	return buffer;
+}
+
+/*
+ * See zheap.h.  On entry other, if given, is exclusively locked; it is given
+ * up at once because everything here may wait.
+ */
+Buffer
+zheap_get_page_for_tuple(Relation rel, Size len, Buffer other, int options,
+						 struct BulkInsertStateData *bistate,
+						 Buffer *vmbuffer)
+{
+	SpaceSearch search;
+	Size		save = RelationGetTargetPageFreeSpace(rel,
+													  HEAP_DEFAULT_FILLFACTOR);
+	bool		force_new = (options & ZHEAP_INSERT_NEW_PAGE) != 0;
+	BlockNumber candidate = InvalidBlockNumber;
+
+	Assert(len > 0 && len <= ZHEAP_MAX_TUPLE_SIZE);
+
+	search.rel = rel;
+	/* a row that no page below the fillfactor can hold may have a fresh one */
+	if (len + save > NEARLY_EMPTY_ROOM)
+		search.want = Max(len, NEARLY_EMPTY_ROOM);
+	else
+		search.want = len + save;
+	search.reclaim_options = force_new ? 0 : zheap_reclaim_options(rel);
+	search.use_fsm = !force_new && (options & HEAP_INSERT_SKIP_FSM) == 0;
+	search.other = other;
+	search.other_block = InvalidBlockNumber;
+	search.bistate = bistate;
+	search.vmbuffer = vmbuffer;
+
+	if (BufferIsValid(other))
+	{
+		search.other_block = BufferGetBlockNumber(other);
+		LockBuffer(other, BUFFER_LOCK_UNLOCK);
+	}
+	if (!force_new)
+		candidate = first_candidate(&search);
+
+	for (;;)
+	{
+		Buffer		buffer;
+
+		CHECK_FOR_INTERRUPTS();
+
+		if (candidate == InvalidBlockNumber)
+			buffer = extend_table(&search, &candidate);
+		else if (candidate == search.other_block)
+		{
+			candidate = skip_other(&search);
+			continue;
+		}
+		else
+		{
+			Size		room;
+
+			buffer = try_block(&search, candidate, &room);
+			if (!BufferIsValid(buffer))
+				candidate = !search.use_fsm ? InvalidBlockNumber :
+					RecordAndGetPageWithFreeSpace(rel, candidate, room,
+												  search.want);
+		}
+
+		if (BufferIsValid(buffer))
+		{
+			RelationSetTargetBlock(rel, BufferGetBlockNumber(buffer));
+			return buffer;
+		}
+	}
+}
+
+/* Tell the free space map; any lock on the page, or none on a copy. */
+void
+zheap_record_free_space(Relation rel, BlockNumber block, Page page)
+{
+	RecordPageWithFreeSpace(rel, block, zheap_fsm_room(page_room(page)));
+}
+
+void
+zheap_fsm_redo(XLogReaderState *record, uint8 block_id, Size room)
+{
+	RelFileLocator locator;
+	BlockNumber block;
+
+	/* a map that is a little out of date is fine, so save the work mostly */
+	if (room >= BLCKSZ / 5)
+		return;
+	XLogRecGetBlockTag(record, block_id, &locator, NULL, &block);
+	XLogRecordPageWithFreeSpace(locator, block, room);
+}
+
+/* ----------------------------------------------------------------
+ *	visibility map
+ * ----------------------------------------------------------------
+ *
+ * Core's visibilitymap_clear() neither logs nor lets its caller log, so the
+ * bits are cleared here, with the VM page as a block of the change's record.
+ * A map page is a bare page header and two bits per table block, the lowest
+ * bits of a byte first.
+ */
+#define VM_CONTENT				MAXALIGN(SizeOfPageHeaderData)
+#define VM_BLOCKS_PER_BYTE		(BITS_PER_BYTE / BITS_PER_HEAPBLOCK)
+#define VM_BLOCKS_PER_PAGE		((BLCKSZ - VM_CONTENT) * VM_BLOCKS_PER_BYTE)
+
+static BlockNumber
+vm_map_block(BlockNumber block)
+{
+	return block / VM_BLOCKS_PER_PAGE;
+}
+
+static void
+vm_clear_bits(Page map, BlockNumber block)
+{
+	uint32		nth = block % VM_BLOCKS_PER_PAGE;
+	int			shift = nth % VM_BLOCKS_PER_BYTE * BITS_PER_HEAPBLOCK;
+	uint8	   *byte;
+
+	byte = (uint8 *) map + VM_CONTENT + nth / VM_BLOCKS_PER_BYTE;
+	*byte &= ~(VISIBILITYMAP_VALID_BITS << shift);
+}
+
+/*
+ * Add a table block whose all-visible flag is going to be cleared; vmbuffer
+ * is a pin of its map page.  Two blocks often share that page, which must be
+ * locked and registered once (rule W26).
+ */
+void
+zheap_vm_add(ZVmClear *vm, BlockNumber block, Buffer vmbuffer)
+{
+	int			at;
+
+	Assert(vm->nblocks < lengthof(vm->block));
+	Assert(visibilitymap_pin_ok(block, vmbuffer));
+
+	for (at = 0; at < vm->nbuffers; at++)
+	{
+		if (BufferGetBlockNumber(vm->vmbuffer[at]) >= vm_map_block(block))
+			break;
+	}
+	if (at == vm->nbuffers ||
+		BufferGetBlockNumber(vm->vmbuffer[at]) != vm_map_block(block))
+	{
+		/* a new one, in front of those with a higher number */
+		for (int i = vm->nbuffers; i > at; i--)
+			vm->vmbuffer[i] = vm->vmbuffer[i - 1];
+		for (int i = 0; i < vm->nblocks; i++)
+		{
+			if (vm->buf_of[i] >= at)
+				vm->buf_of[i]++;
+		}
+		vm->vmbuffer[at] = vmbuffer;
+		vm->nbuffers++;
+	}
+	vm->block[vm->nblocks] = block;
+	vm->buf_of[vm->nblocks] = at;
+	vm->nblocks++;
+}
+
+/* Table pages are locked, no undo page is (rule W30). */
+void
+zheap_vm_lock(ZVmClear *vm)
+{
+	for (int i = 0; i < vm->nbuffers; i++)
+		LockBuffer(vm->vmbuffer[i], BUFFER_LOCK_EXCLUSIVE);
+}
+
+/* In the critical section. */
+void
+zheap_vm_clear(ZVmClear *vm)
+{
+	for (int i = 0; i < vm->nblocks; i++)
+		vm_clear_bits(BufferGetPage(vm->vmbuffer[vm->buf_of[i]]),
+					  vm->block[i]);
+	for (int i = 0; i < vm->nbuffers; i++)
+		MarkBufferDirty(vm->vmbuffer[i]);
+}
+
+/* No standard page: the map would be taken for a hole (rule W26). */
+void
+zheap_vm_register(ZVmClear *vm, uint8 first_block_id)
+{
+	for (int i = 0; i < vm->nbuffers; i++)
+		XLogRegisterBuffer(first_block_id + i, vm->vmbuffer[i], 0);
+}
+
+void
+zheap_vm_set_lsn(ZVmClear *vm, XLogRecPtr lsn)
+{
+	for (int i = 0; i < vm->nbuffers; i++)
+		PageSetLSN(BufferGetPage(vm->vmbuffer[i]), lsn);
+}
+
+/* Unlocks; pins are left to the caller. */
+void
+zheap_vm_release(ZVmClear *vm)
+{
+	for (int i = 0; i < vm->nbuffers; i++)
+		LockBuffer(vm->vmbuffer[i], BUFFER_LOCK_UNLOCK);
+}
+
+void
+zheap_vm_redo(XLogReaderState *record, uint8 block_id,
+			  const BlockNumber *heap_blocks, int n)
+{
+	XLogRecPtr	lsn = record->EndRecPtr;
+	BlockNumber map_block;
+	Buffer		buffer;
+
+	XLogRecGetBlockTag(record, block_id, NULL, NULL, &map_block);
+
+	/* extending the map isn't logged, so its page may not be there */
+	if (XLogReadBufferForRedoExtended(record, block_id, RBM_ZERO_ON_ERROR,
+									  false, &buffer) == BLK_NEEDS_REDO)
+	{
+		Page		map = BufferGetPage(buffer);
+
+		if (PageIsNew(map))
+			PageInit(map, BLCKSZ, 0);
+		for (int i = 0; i < n; i++)
+		{
+			if (vm_map_block(heap_blocks[i]) == map_block)
+				vm_clear_bits(map, heap_blocks[i]);
+		}
+		PageSetLSN(map, lsn);
+		MarkBufferDirty(buffer);
+	}
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+}

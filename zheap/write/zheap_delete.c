@@ -1,0 +1,224 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_delete.c
+ *	  Delete a row.  The body stays where it is, for older snapshots and for
+ *	  RETURNING; the header says that the row ended, and a record without a
+ *	  body goes to undo: one for all rows of a page that a command deletes, if
+ *	  they were visible to all.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "access/xloginsert.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/bufmgr.h"
+#include "utils/rel.h"
+
+#include "zheap/zheap.h"
+#include "zheap/write/zheap_lock.h"
+#include "zheap/write/zheap_xlog_insert.h"
+#include "zheap/write/zheap_xlog_change.h"
+
+/* my last open record of a delete (zheap_undo.h) */
+static ZOpenRecord last_open;
+
+static void
+delete_write(ZRowWrite *w, bool changing_part)
+{
+	ZUndo		u;
+	ZTupleHeader header;
+	bool		plain;
+	UndoRecPtr	urp;
+
+	zheap_row_header(w, &header);
+	Assert(!ZHeaderIsEnded(&header));
+	plain = !changing_part && zheap_row_is_plain(w, &header);
+	if (plain &&
+		zheap_open_record_goes_on(&last_open, w->rel, w->block, &w->choice,
+								  w->fxid, w->cid))
+	{
+		header.flags2 |= ZH_DELETED;
+		zheap_row_write(w, XLOG_ZHEAP_DELETE, NULL, &header, NULL, 0);
+		return;
+	}
+
+	zheap_row_describe(w, ZUNDO_DELETE, true, &u, &header);
+	header.flags2 |= changing_part ? ZH_MOVED_PARTITION : ZH_DELETED;
+	if (plain && (u.flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_ALLVISIBLE)
+	{
+		u.flags |= ZUNDO_PLAIN;
+		if (w->choice.tenure == ZTENURE_FREE ||
+			w->choice.tenure == ZTENURE_FROZEN)
+			u.flags |= ZUNDO_OPEN;
+	}
+	urp = zheap_row_write(w, XLOG_ZHEAP_DELETE, &u, &header, NULL, 0);
+	if (u.flags & ZUNDO_OPEN)
+		zheap_open_record_note(&last_open, w->rel, w->block, urp, w->fxid,
+							   w->cid);
+}
+
+/* ----------------------------------------------------------------
+ *	further rows of a page
+ * ----------------------------------------------------------------
+ */
+
+/* Log the end of a row that an open record covers.  In the critical section. */
+static void
+log_covered(Buffer buffer, OffsetNumber off, const ZTupleHeader *header)
+{
+	ZChangeHead head = {0};
+	char		packed[ZCHANGE_MAX_HEAD];
+	XLogRecPtr	lsn;
+
+	head.flags = ZCHANGE_NO_UNDO | ZCHANGE_SAME_NATTS;
+	head.tenure = ZTENURE_CONTINUE;
+	head.xact_slot = header->slot;
+	head.offset = off;
+	head.header = *header;
+
+	XLogBeginInsert();
+	XLogRegisterData(packed,
+					 zheap_change_pack(packed, XLOG_ZHEAP_DELETE, &head));
+	XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
+	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_DELETE);
+	PageSetLSN(BufferGetPage(buffer), lsn);
+}
+
+/*
+ * May the row be deleted under my last open record, and nothing else be done
+ * to the page?  What isn't mine on it is visible to all.  So must the row be,
+ * hence to any snapshot there is; never locked since then, and without values
+ * out of line or old TIDs at which lockers might be.  Exclusive lock held.
+ * Returns my xact slot, with the row's header, or 0.
+ */
+static uint8
+is_covered(Page page, OffsetNumber off, const UndoHorizons *hz, Fxid fxid,
+		   ZTupleHeader *header)
+{
+	ItemId		lp;
+	uint8		id;
+
+	if (!zheap_page_is_valid(page) || PageIsAllVisible(page) ||
+		off < FirstOffsetNumber || off > PageGetMaxOffsetNumber(page))
+		return 0;
+	lp = PageGetItemId(page, off);
+	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
+		return 0;
+	zheap_header_get((char *) PageGetItem(page, lp), header);
+	if ((header->flags2 & (ZH_END_MASK | ZH_LOCK_BITS | ZH_SPECULATIVE)) != 0 ||
+		(header->natts_flags1 & (ZH_HASEXTERNAL | ZH_ORIGIN)) != 0)
+		return 0;
+	id = zheap_xact_slot_only(page, fxid, last_open.urp, hz);
+	return header->slot != id ? id : 0;
+}
+
+/*
+ * The frequent case of a command that deletes many rows: an open record of the
+ * command covers the row, so that there is nothing to wait for, to choose and
+ * to write to undo.  False, with nothing done, if it isn't that case.
+ */
+static bool
+delete_covered(Relation rel, const ItemPointerData *tid, CommandId cid)
+{
+	BlockNumber block = ItemPointerGetBlockNumberNoCheck(tid);
+	OffsetNumber off = zheap_tid_offset(tid);
+	UndoHorizons hz;
+	Fxid		fxid;
+	Buffer		buffer;
+	Page		page;
+	ItemId		lp;
+	ZRowChange	row;
+	uint8		id;
+
+	if (!UndoRecPtrIsValid(last_open.urp) || last_open.block != block ||
+		last_open.cid != cid || zheap_tid_tag(tid) != 0 ||
+		!RelFileLocatorEquals(last_open.locator, RelationLocator(rel)) ||
+		IsInParallelMode())
+		return false;
+	fxid = undo_current_fxid();
+	if (last_open.fxid != fxid)
+		return false;
+
+	CHECK_FOR_INTERRUPTS();
+	hz = undo_horizons();
+	buffer = zheap_read_buffer(rel, block);
+	page = BufferGetPage(buffer);
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	id = is_covered(page, off, &hz, fxid, &row.header);
+	if (id == 0)
+	{
+		UnlockReleaseBuffer(buffer);
+		return false;
+	}
+	lp = PageGetItemId(page, off);
+	zheap_predicate_conflict_in(rel, block, off, (char *) PageGetItem(page, lp),
+								zheap_tuple_true_len((char *) PageGetItem(page, lp),
+													 ItemIdGetLength(lp)));
+
+	row.offset = off;
+	row.header.slot = id;
+	ZHeaderSetReused(&row.header, ZH_REUSED_NONE);
+	row.header.flags2 |= ZH_DELETED;
+	row.tuple = NULL;
+	row.len = 0;
+
+	START_CRIT_SECTION();
+
+	(void) zheap_change_apply_row(page, &row);
+	MarkBufferDirty(buffer);
+	if (RelationNeedsWAL(rel))
+		log_covered(buffer, off, &row.header);
+
+	END_CRIT_SECTION();
+
+	zheap_freed_note(rel, block, page, ItemIdGetLength(lp));
+	UnlockReleaseBuffer(buffer);
+	return true;
+}
+
+/*
+ * See table_tuple_delete().  tid may carry a tag; it isn't changed.
+ */
+TM_Result
+zheap_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
+			 Snapshot crosscheck, bool wait, TM_FailureData *tmfd,
+			 bool changing_part)
+{
+	ZRowWrite	w;
+	TM_Result	result;
+
+	zheap_epq_running = false;
+	if (!changing_part && delete_covered(rel, tid, cid))
+	{
+		pgstat_count_heap_delete(rel);
+		return TM_Ok;
+	}
+
+	/* find and wait */
+	zheap_row_begin(&w, rel, tid, cid, snapshot, crosscheck);
+	w.mode = LockTupleExclusive;
+	w.wait = wait;
+	w.need_vm = true;
+	w.oper = XLTW_Delete;
+	result = zheap_row_take(&w);
+	if (result != TM_Ok)
+	{
+		*tmfd = w.failure;
+		zheap_row_end(&w);
+		return result;
+	}
+
+	zheap_predicate_conflict_in(rel, w.block, w.off, w.image, w.image_len);
+	delete_write(&w, changing_part);
+	zheap_row_end(&w);
+
+	/* chunks are deleted by the same transaction, no page locked */
+	if (zheap_tuple_has_external(w.image))
+		zheap_toast_delete(rel, w.image, w.image_len, false);
+
+	pgstat_count_heap_delete(rel);
+	return TM_Ok;
+}

@@ -1,0 +1,929 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_insert.c
+ *	  Insert, multi-insert, speculative insert.
+ *
+ * Every insert is one or more steps; a step puts one or more rows on one page
+ * with one WAL record and at most one undo record:
+ *
+ *	1	form and toast the rows; no lock
+ *	2	find a page with room; choose an xact slot; if the page turns out not to
+ *		be usable: start over
+ *	3	decide the line pointers and whether an undo record is needed
+ *	4	lock the visibility map page if its bit is set; reserve undo
+ *	5	critical section: change, undo, WAL
+ *
+ * Rows that are appended behind the last line pointer are covered by an
+ * open-ended undo record ("every offset from here on"), and the next insert of
+ * the same command on the page needs none (rule M5).  So it is with free line
+ * pointers: the record of the first one used lists those that are free besides.
+ * Speculative rows have a record of their own.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/parallel.h"
+#include "access/visibilitymap.h"
+#include "access/xlog.h"
+#include "access/xloginsert.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/bufmgr.h"
+#include "storage/predicate.h"
+#include "utils/rel.h"
+
+#include "zheap/zheap.h"
+#include "zheap/write/zheap_xlog_insert.h"
+
+/* an insert's undo payload: cid, tenure, base, ranges, token */
+#define INSERT_MAX_PAYLOAD \
+	(48 + ZUNDO_MAX_RANGES * 2 * (int) sizeof(OffsetNumber))
+
+/* an insert in progress, over all its pages */
+typedef struct InsertOp
+{
+	Relation	rel;
+	CommandId	cid;
+	int			options;
+	BulkInsertState bistate;
+	Fxid		fxid;			/* of the current (sub)transaction */
+	uint32		token;			/* speculative token, 0 = none */
+	bool		frozen;
+	const ZUndo *copied;		/* a rewrite copies one row with its history */
+	uint16		ended;			/* copied: ZH_END_MASK bits */
+	Buffer		vmbuffer;		/* kept over pages */
+} InsertOp;
+
+/* one page of it */
+typedef struct InsertStep
+{
+	Buffer		buffer;			/* pinned, exclusively locked */
+	Page		page;
+	BlockNumber block;
+	bool		is_new;
+	ZReadContext cx;
+	ZXactSlotChoice choice;		/* not if frozen */
+	bool		needs_undo;
+	UndoInsertion undo;
+	int			nranges;		/* offsets that the record lists */
+	OffsetNumber range_first[ZUNDO_MAX_RANGES];
+	OffsetNumber range_last[ZUNDO_MAX_RANGES];
+	bool		open;			/* and those of its command to come */
+	char	   *payload;		/* local, or longer and palloc'd */
+	char		local[INSERT_MAX_PAYLOAD];
+	ZVmClear	vm;
+	ZInsertChange change;
+	char	   *coded;			/* the rows for WAL */
+	uint16		coded_len;		/* 0: one row, logged as it is */
+	char		coded_row[ZCODED_ROW_SIZE];
+} InsertStep;
+
+/*
+ * My last open record (zheap_undo.h).  INSERT_OPEN, no ranges: it covers further
+ * appends.  INSERT_SET: it lists all line pointers that were free.
+ */
+static ZOpenRecord last_open;
+static int	last_nranges = 0;
+static OffsetNumber last_first[ZUNDO_MAX_RANGES];
+static OffsetNumber last_last[ZUNDO_MAX_RANGES];
+
+/* ----------------------------------------------------------------
+ *	step 2: a page and an xact slot on it
+ * ----------------------------------------------------------------
+ */
+
+/* A zero page: its first xact slot will be ours. */
+static void
+choose_on_new_page(ZXactSlotChoice *choice)
+{
+	choice->id = 1;
+	choice->tenure = ZTENURE_FREE;
+	choice->prev_fxid = InvalidFxid;
+	choice->prev_urp = InvalidUndoRecPtr;
+	choice->conflict = InvalidFxid;
+}
+
+/*
+ * Choose the xact slot on a page found; false if the page isn't usable now.
+ * Only the room on a page matters to an insert, so it never waits for an xact
+ * slot: it takes a new page, where one is free.
+ */
+static bool
+choose_xact_slot(InsertOp *op, InsertStep *step)
+{
+	Fxid		wait_for;
+
+	if (op->frozen)
+		return true;
+	if (step->is_new)
+	{
+		choose_on_new_page(&step->choice);
+		return true;
+	}
+
+	switch (zheap_xact_slot_reserve(op->rel, step->buffer, &step->cx.hz,
+									op->fxid, 0, &step->choice, &wait_for))
+	{
+		case ZRESERVE_OK:
+			return true;
+		case ZRESERVE_ABORTED:
+			zheap_rollback_buffer(op->rel, step->buffer);
+			return false;
+		case ZRESERVE_WAIT:
+			op->options |= ZHEAP_INSERT_NEW_PAGE;
+			return false;
+	}
+	return false;				/* keep the compiler quiet */
+}
+
+/*
+ * Line pointers for as many of the rows as this page shall take, at least
+ * one: the run of free ones at the first free one, or new ones.  Beyond the
+ * first row the fillfactor counts.  False if not even one fits: choosing the
+ * xact slot may have used room that the search had seen.
+ */
+static bool
+choose_offsets(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
+{
+	ZInsertChange *change = &step->change;
+	Size		save = RelationGetTargetPageFreeSpace(op->rel,
+													  HEAP_DEFAULT_FILLFACTOR);
+	Size		limit;			/* for bodies and new line pointers */
+	Size		need;
+	OffsetNumber max = 0;
+	bool		append = true;
+	Size		per_row;
+
+	if (step->is_new)
+		change->first = FirstOffsetNumber;
+	else
+	{
+		change->first = zheap_page_free_offset(step->page, &append);
+		if (change->first == InvalidOffsetNumber)
+			return false;
+		max = PageGetMaxOffsetNumber(step->page);
+	}
+	change->reused = !append;
+	per_row = append ? sizeof(ItemIdData) : 0;
+
+	/* the frequent case: one row, and the hole takes it */
+	change->ntuples = 1;
+	if (ntuples == 1 && !step->is_new &&
+		zheap_page_hole_room(step->page) >= tuples[0]->len)
+		return true;
+
+	/* insert_room already leaves out the line pointer of one row */
+	if (step->is_new)
+		limit = ZHEAP_MAX_TUPLE_SIZE + per_row;
+	else
+		limit = Min(zheap_page_insert_room(step->page) + per_row,
+					zheap_page_total_free(step->page));
+
+	need = tuples[0]->len + per_row;
+	if (need > limit)
+		return false;
+
+	/* a big row may use up an empty page's reserve for xact slots, alone */
+	limit = Min(limit, ZHEAP_NEW_PAGE_ROOM + per_row);
+	while (change->ntuples < ntuples)
+	{
+		OffsetNumber off = change->first + change->ntuples;
+
+		if (off > MaxHeapTuplesPerPage)
+			break;
+		if (!append &&
+			(off > max || ItemIdIsUsed(PageGetItemId(step->page, off))))
+			break;
+		if (need + tuples[change->ntuples]->len + per_row + save > limit)
+			break;
+		need += tuples[change->ntuples]->len + per_row;
+		change->ntuples++;
+	}
+	return true;
+}
+
+/* Give a page back that isn't usable. */
+static void
+drop_page(InsertStep *step)
+{
+	zheap_read_end(&step->cx);
+	UnlockReleaseBuffer(step->buffer);
+	step->buffer = InvalidBuffer;
+}
+
+/*
+ * Find a page for the first of the rows.  Returns with it pinned and locked,
+ * and the xact slot and line pointers chosen.  No lock held by the caller.
+ */
+static void
+find_page(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
+{
+	int			failed = 0;
+	int			options = op->options;
+
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+
+		/* horizons first: they judge what the page lock will show (W13) */
+		zheap_read_begin(&step->cx, op->rel, NULL);
+		step->buffer = zheap_get_page_for_tuple(op->rel, tuples[0]->len,
+												InvalidBuffer, op->options,
+												op->bistate, &op->vmbuffer);
+		step->page = BufferGetPage(step->buffer);
+		step->block = BufferGetBlockNumber(step->buffer);
+		step->is_new = PageIsNew(step->page);
+
+		if (choose_xact_slot(op, step) &&
+			choose_offsets(op, step, tuples, ntuples))
+			break;
+		drop_page(step);
+
+		/* the search and this file disagree about a page: don't go round */
+		if (++failed > 3)
+			op->options |= ZHEAP_INSERT_NEW_PAGE;
+	}
+	op->options = options;
+}
+
+/* ----------------------------------------------------------------
+ *	steps 3 to 5
+ * ----------------------------------------------------------------
+ */
+
+/* does my last open record list these offsets, if it is the newest one? */
+static bool
+last_open_lists(const ZInsertChange *change)
+{
+	if (last_nranges == 0)
+		return !change->reused;
+	for (int i = 0; i < last_nranges; i++)
+	{
+		if (change->first >= last_first[i] &&
+			change->first + change->ntuples - 1 <= last_last[i])
+			return true;
+	}
+	return false;
+}
+
+/* is what goes to the page covered by my last open record? */
+static bool
+extends_last_open(const InsertOp *op, const InsertStep *step)
+{
+	return op->token == 0 && op->copied == NULL &&
+		zheap_open_record_goes_on(&last_open, op->rel, step->block,
+								  &step->choice, op->fxid, op->cid) &&
+		last_open_lists(&step->change);
+}
+
+/* the record that was just written covers more to come */
+static void
+note_last_open(const InsertOp *op, const InsertStep *step)
+{
+	zheap_open_record_note(&last_open, op->rel, step->block,
+						   step->change.urp, op->fxid, op->cid);
+	last_nranges = step->nranges;
+	memcpy(last_first, step->range_first,
+		   last_nranges * sizeof(OffsetNumber));
+	memcpy(last_last, step->range_last, last_nranges * sizeof(OffsetNumber));
+}
+
+/*
+ * The frequent case of a single row: it goes to the page of my last open
+ * record, which covers it, and what else is there is visible to all.
+ * Then nothing is to be chosen, frozen or rolled back.  True with the page
+ * pinned and locked and the step complete; else nothing is locked.
+ */
+static bool
+append_to_last(const InsertOp *op, InsertStep *step, const ZTuple *tuple)
+{
+	Relation	rel = op->rel;
+	UndoHorizons hz;
+	bool		append;
+	uint8		id = 0;
+
+	if (!UndoRecPtrIsValid(last_open.urp) || last_open.fxid != op->fxid ||
+		last_open.cid != op->cid ||
+		last_open.block != RelationGetTargetBlock(rel) ||
+		!RelFileLocatorEquals(last_open.locator, RelationLocator(rel)) ||
+		op->token != 0 || op->copied != NULL || op->frozen)
+		return false;
+
+	CHECK_FOR_INTERRUPTS();
+	hz = undo_horizons();
+	step->block = last_open.block;
+	step->buffer = zheap_read_buffer(rel, step->block);
+	step->page = BufferGetPage(step->buffer);
+	LockBuffer(step->buffer, BUFFER_LOCK_EXCLUSIVE);
+
+	if (zheap_page_is_valid(step->page) && !PageIsAllVisible(step->page) &&
+		zheap_page_hole_room(step->page) >=
+		tuple->len + RelationGetTargetPageFreeSpace(rel,
+													HEAP_DEFAULT_FILLFACTOR))
+	{
+		step->change.ntuples = 1;
+		step->change.first = zheap_page_free_offset(step->page, &append);
+		step->change.reused = !append;
+		if (last_open_lists(&step->change))
+			id = zheap_xact_slot_only(step->page, op->fxid, last_open.urp,
+									  &hz);
+	}
+	if (id == 0)
+	{
+		UnlockReleaseBuffer(step->buffer);
+		return false;
+	}
+
+	step->is_new = false;
+	step->choice.id = id;
+	step->choice.tenure = ZTENURE_CONTINUE;
+	step->needs_undo = false;
+	return true;
+}
+
+/*
+ * The line pointers that the record lists: those of the rows, which are the
+ * first ones free; and if it is open, the others that are free, as far as they
+ * fit into a record.
+ */
+static void
+list_offsets(InsertStep *step)
+{
+	const ZInsertChange *change = &step->change;
+	OffsetNumber max;
+	OffsetNumber off = change->first + change->ntuples;
+
+	step->nranges = 1;
+	step->range_first[0] = change->first;
+	step->range_last[0] = off - 1;
+	if (!step->open)
+		return;
+
+	max = PageGetMaxOffsetNumber(step->page);
+	for (; off <= max; off++)
+	{
+		if (ItemIdIsUsed(PageGetItemId(step->page, off)))
+			continue;
+		if (step->range_last[step->nranges - 1] != off - 1)
+		{
+			if (step->nranges == ZUNDO_MAX_RANGES)
+				break;
+			step->range_first[step->nranges++] = off;
+		}
+		step->range_last[step->nranges - 1] = off;
+	}
+}
+
+/* Build the undo record.  May read undo, so no other page is locked yet. */
+static void
+describe_undo(InsertOp *op, InsertStep *step)
+{
+	ZInsertChange *change = &step->change;
+	ZUndo		u;
+	uint16		len;
+
+	memset(&u, 0, offsetof(ZUndo, first));
+	ItemPointerSetInvalid(&u.tid);
+	step->nranges = 0;
+	step->open = op->token == 0 && op->copied == NULL;
+	if (op->copied != NULL)
+		u = *op->copied;
+	u.writer = op->fxid;
+	u.cid = op->cid;
+	u.offset = change->first;
+	if (op->copied != NULL)
+		Assert(ZUndoIsCopy(&u) && change->ntuples == 1);
+	else if (change->reused || op->token != 0)
+	{
+		list_offsets(step);
+		u.kind = ZUNDO_INSERT_SET;
+		u.nranges = step->nranges;
+		memcpy(u.first, step->range_first,
+			   step->nranges * sizeof(OffsetNumber));
+		memcpy(u.last, step->range_last, step->nranges * sizeof(OffsetNumber));
+		u.token = op->token;
+	}
+	else
+		u.kind = ZUNDO_INSERT_OPEN;
+
+	if (step->is_new)
+		u.flags |= ZUNDO_TENURE_START;	/* after nobody */
+	else
+		zheap_undo_describe_tenure(&step->cx, step->page, step->block,
+								   &step->choice, &u);
+
+	step->payload = step->local;
+	if (zheap_undo_payload_size(&u) > INSERT_MAX_PAYLOAD)
+	{
+		if (op->copied == NULL)
+			elog(ERROR, "undo payload of an insert is too long: %u bytes",
+				 zheap_undo_payload_size(&u));
+		step->payload = palloc(zheap_undo_payload_size(&u));
+	}
+	len = zheap_undo_encode(&u, step->payload);
+
+	undo_insertion_init(&step->undo, op->rel);
+	undo_insertion_add(&step->undo, u.kind, u.flags, step->block, u.offset,
+					   u.chain, step->payload, len);
+}
+
+/* the second flags of all rows of an operation */
+static uint16
+step_flags2(const InsertOp *op)
+{
+	/* no plain insert: whoever doesn't see me has to look further */
+	if (op->copied != NULL)
+		return ZH_INPLACE | op->ended;
+	return op->token != 0 ? ZH_SPECULATIVE : 0;
+}
+
+/*
+ * The rows as they will be logged, while the page is as redo will find it.
+ * scratch holds BLCKSZ bytes for those of a multi-insert.
+ */
+static void
+code_rows(InsertStep *step, char *scratch)
+{
+	if (step->change.ntuples == 1)
+	{
+		step->coded = step->coded_row;
+		step->coded_len = zheap_code_row(step->page, step->change.first - 1,
+										 step->change.tuple[0],
+										 step->change.len[0], step->coded);
+	}
+	else
+	{
+		step->coded = scratch;
+		step->coded_len = zheap_insert_code_rows(step->page, &step->change,
+												 scratch);
+	}
+}
+
+/*
+ * The row's bytes without what all rows of a record have in common: xact slot
+ * and second flags, first and last in the header.
+ */
+static void
+log_plain_row(const char *tuple, uint16 len)
+{
+	char	   *p = unconstify(char *, tuple);
+
+	XLogRegisterBufData(0, p + 1, sizeof(uint16));
+	XLogRegisterBufData(0, p + ZHEAP_HEADER_SIZE, len - ZHEAP_HEADER_SIZE);
+}
+
+/* Log the step.  In the critical section. */
+static XLogRecPtr
+log_step(const InsertOp *op, InsertStep *step)
+{
+	ZInsertChange *change = &step->change;
+	uint8		info = change->ntuples == 1 ?
+		XLOG_ZHEAP_INSERT : XLOG_ZHEAP_MULTI_INSERT;
+	ZInsertHead head;
+	char		packed[ZINSERT_MAX_HEAD];
+	uint8		next_block = 1;
+	XLogRecPtr	lsn;
+
+	head.flags = 0;
+	head.tenure = change->tenure;
+	head.xact_slot = change->xact_slot;
+	head.first = change->first;
+	head.ntuples = change->ntuples;
+	head.undo_offset = 0;
+	head.conflict = 0;
+	if (change->tenure == ZTENURE_FROZEN)
+		head.conflict = zheap_conflict_pack(op->fxid, step->choice.conflict);
+	if (step->needs_undo)
+	{
+		head.flags |= ZINSERT_HAS_UNDO;
+		head.undo_offset = undo_insertion_offset(&step->undo, 0);
+	}
+	if (change->ntuples == 1 && step->coded_len > 0)
+		head.flags |= ZINSERT_CODED;
+	if (step->vm.nblocks > 0)
+		head.flags |= ZINSERT_CLEARED_VM;
+	if (change->reused)
+		head.flags |= ZINSERT_REUSED_POINTER;
+	head.flags2 = step_flags2(op);
+	if (head.flags2 != 0)
+		head.flags |= ZINSERT_HAS_FLAGS2;
+
+	XLogBeginInsert();
+	XLogRegisterData(packed, zheap_insert_pack(packed, info, &head));
+	XLogRegisterBuffer(0, step->buffer,
+					   REGBUF_STANDARD |
+					   (step->is_new ? REGBUF_WILL_INIT : 0));
+	if (step->coded_len > 0)
+		XLogRegisterBufData(0, step->coded, step->coded_len);
+	else
+		log_plain_row(change->tuple[0], change->len[0]);
+	if (step->needs_undo)
+		undo_register(&step->undo, next_block++);
+	zheap_vm_register(&step->vm, next_block);
+
+	lsn = XLogInsert(ZHEAP_RMGR_ID, info);
+
+	PageSetLSN(step->page, lsn);
+	if (step->needs_undo)
+		undo_set_lsn(&step->undo, lsn);
+	zheap_vm_set_lsn(&step->vm, lsn);
+	return lsn;
+}
+
+/* The critical section.  Everything that can fail was done. */
+static void
+perform_step(const InsertOp *op, InsertStep *step)
+{
+	START_CRIT_SECTION();
+
+	if (step->is_new)
+		zheap_page_init(step->page,
+						zheap_new_page_xact_slots(step->change.len[0]));
+	if (!zheap_insert_apply(step->page, &step->change))
+		elog(PANIC, "no room for an insert that was planned");
+	if (step->vm.nblocks > 0)
+	{
+		PageClearAllVisible(step->page);
+		zheap_vm_clear(&step->vm);
+	}
+	if (step->needs_undo)
+		undo_insert(&step->undo);
+	MarkBufferDirty(step->buffer);
+
+	if (RelationNeedsWAL(op->rel))
+		log_step(op, step);
+	else if (step->needs_undo)
+		undo_log_alone(&step->undo);
+
+	END_CRIT_SECTION();
+}
+
+/* Put the final header on the rows of this step: they are private memory. */
+static void
+finish_tuples(const InsertOp *op, InsertStep *step, ZTuple **tuples)
+{
+	ZInsertChange *change = &step->change;
+
+	for (int i = 0; i < change->ntuples; i++)
+	{
+		ZTupleHeader header;
+
+		zheap_header_get(tuples[i]->data, &header);
+		header.slot = change->xact_slot;
+		header.flags2 = step_flags2(op);
+		zheap_header_put(tuples[i]->data, &header);
+
+		change->tuple[i] = tuples[i]->data;
+		change->len[i] = tuples[i]->len;
+	}
+}
+
+/*
+ * Insert the first rows of an array, as many as go to one page; returns their
+ * number and sets *first to the TID of the first, the others follow it.
+ */
+static int
+insert_step(InsertOp *op, ZTuple **tuples, int ntuples, char *scratch,
+			ItemPointer first)
+{
+	InsertStep	step;
+	ZInsertChange *change = &step.change;
+
+	memset(&step.vm, 0, sizeof(step.vm));
+	if (ntuples > 1 || !append_to_last(op, &step, tuples[0]))
+	{
+		find_page(op, &step, tuples, ntuples);
+		step.needs_undo = !op->frozen && !extends_last_open(op, &step);
+		if (step.needs_undo)
+			describe_undo(op, &step);
+		/* the reserving of undo may wait: no undo pin may be kept then (W19) */
+		zheap_read_end(&step.cx);
+	}
+
+	change->fxid = op->fxid;
+	change->urp = InvalidUndoRecPtr;
+	change->xact_slot = op->frozen ? 0 : step.choice.id;
+	change->tenure = op->frozen ? ZTENURE_CONTINUE : step.choice.tenure;
+	finish_tuples(op, &step, tuples);
+
+	if (!step.is_new && PageIsAllVisible(step.page))
+	{
+		zheap_vm_add(&step.vm, step.block, op->vmbuffer);
+		zheap_vm_lock(&step.vm);
+	}
+	if (step.needs_undo)
+	{
+		undo_prepare(&step.undo);
+		change->urp = step.undo.rec[0].urp;
+	}
+	Assert(op->frozen || step.needs_undo ||
+		   ZXactSlotFxid(ZPageGetXactSlot(step.page, step.choice.id)) == op->fxid);
+
+	if (RelationNeedsWAL(op->rel))
+		code_rows(&step, scratch);
+	perform_step(op, &step);
+
+	if (step.needs_undo)
+	{
+		undo_release(&step.undo);
+		if (step.open)
+			note_last_open(op, &step);
+		if (step.payload != step.local)
+			pfree(step.payload);
+	}
+	zheap_vm_release(&step.vm);
+	ItemPointerSet(first, step.block, change->first);
+	UnlockReleaseBuffer(step.buffer);
+	return change->ntuples;
+}
+
+/* ----------------------------------------------------------------
+ *	the operations
+ * ----------------------------------------------------------------
+ */
+
+/* No lock held.  Gives the transaction an xid. */
+static void
+insert_begin(InsertOp *op, Relation rel, CommandId cid, int options,
+			 BulkInsertState bistate, uint32 token)
+{
+	zheap_epq_running = false;
+
+	if (IsParallelWorker())
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+				 errmsg("parallel workers cannot insert rows")));
+	undo_check_room();
+
+	op->rel = rel;
+	op->cid = cid;
+	op->options = options & ~ZHEAP_INSERT_NEW_PAGE;
+	op->bistate = bistate;
+	op->token = token;
+	op->copied = NULL;
+	op->ended = 0;
+	op->frozen = (options & HEAP_INSERT_FROZEN) != 0;
+	op->vmbuffer = InvalidBuffer;
+	op->fxid = undo_current_fxid();
+	Assert(!op->frozen || token == 0);
+
+	/* a new row conflicts with readers of the whole table only */
+	CheckForSerializableConflictIn(rel, NULL, InvalidBlockNumber);
+}
+
+static void
+insert_end(InsertOp *op)
+{
+	if (BufferIsValid(op->vmbuffer))
+		ReleaseBuffer(op->vmbuffer);
+}
+
+/* tell the tuple slot which row version it now is */
+static void
+note_inserted(InsertOp *op, TupleTableSlot *slot, const ItemPointerData *tid)
+{
+	slot->tts_tableOid = RelationGetRelid(op->rel);
+	slot->tts_tid = *tid;
+	if (TTS_IS_ZHEAP(slot))
+		zheap_slot_set_writer(slot, op->frozen ? InvalidFxid : op->fxid,
+							  op->cid);
+}
+
+static void
+insert_one(Relation rel, TupleTableSlot *slot, CommandId cid, int options,
+		   BulkInsertState bistate, uint32 token)
+{
+	InsertOp	op;
+	ZTuple	   *tuple;
+	ItemPointerData tid;
+
+	insert_begin(&op, rel, cid, options, bistate, token);
+	tuple = zheap_form_from_slot(rel, slot, NULL, options);
+	(void) insert_step(&op, &tuple, 1, NULL, &tid);
+	insert_end(&op);
+
+	note_inserted(&op, slot, &tid);
+	pgstat_count_heap_insert(rel, 1);
+	pfree(tuple);
+}
+
+void
+zheap_insert(Relation rel, TupleTableSlot *slot, CommandId cid, int options,
+			 struct BulkInsertStateData *bistate)
+{
+	insert_one(rel, slot, cid, options, bistate, 0);
+}
+
+/*
+ * Insert a row that others may see as "perhaps": they wait for the token.
+ * Ends with zheap_complete_speculative().
+ */
+void
+zheap_insert_speculative(Relation rel, TupleTableSlot *slot, CommandId cid,
+						 int options, struct BulkInsertStateData *bistate,
+						 uint32 token)
+{
+	Assert(token != 0);
+	insert_one(rel, slot, cid, options | HEAP_INSERT_SPECULATIVE, bistate,
+			   token);
+}
+
+/* Rows for many tuple slots: as many per page and WAL record as fit. */
+void
+zheap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
+				   CommandId cid, int options,
+				   struct BulkInsertStateData *bistate)
+{
+	InsertOp	op;
+	ZTuple	  **tuples = palloc(nslots * sizeof(ZTuple *));
+	char	   *scratch = palloc(BLCKSZ);
+	int			done = 0;
+
+	insert_begin(&op, rel, cid, options, bistate, 0);
+
+	for (int i = 0; i < nslots; i++)
+		tuples[i] = zheap_form_from_slot(rel, slots[i], NULL, options);
+
+	while (done < nslots)
+	{
+		ItemPointerData tid;
+		int			n;
+
+		n = insert_step(&op, tuples + done, nslots - done, scratch, &tid);
+		for (int i = 0; i < n; i++)
+		{
+			note_inserted(&op, slots[done + i], &tid);
+			tid.ip_posid++;
+		}
+		done += n;
+	}
+	insert_end(&op);
+
+	/* a page touched by COPY is checked once more, as late as possible */
+	CheckForSerializableConflictIn(rel, NULL, InvalidBlockNumber);
+	pgstat_count_heap_insert(rel, nslots);
+
+	for (int i = 0; i < nslots; i++)
+		pfree(tuples[i]);
+	pfree(tuples);
+	pfree(scratch);
+}
+
+/* ----------------------------------------------------------------
+ *	rows of a table that is being rewritten
+ * ----------------------------------------------------------------
+ */
+
+/* scratch: BLCKSZ bytes */
+void
+zheap_insert_settled(Relation rel, ZTuple **tuples, int ntuples, int options,
+					 BulkInsertState bistate, char *scratch)
+{
+	InsertOp	op;
+	ItemPointerData tid;
+	int			done = 0;
+
+	insert_begin(&op, rel, FirstCommandId, options | HEAP_INSERT_FROZEN,
+				 bistate, 0);
+	while (done < ntuples)
+		done += insert_step(&op, tuples + done, ntuples - done, scratch, &tid);
+	insert_end(&op);
+}
+
+void
+zheap_insert_copied(Relation rel, ZTuple *tuple, const ZUndo *undo,
+					uint16 ended, int options, BulkInsertState bistate,
+					ItemPointer tid)
+{
+	InsertOp	op;
+
+	Assert((ended & ~ZH_END_MASK) == 0);
+	insert_begin(&op, rel, undo->cid, options & ~HEAP_INSERT_FROZEN, bistate,
+				 0);
+	op.copied = undo;
+	op.ended = ended;
+	(void) insert_step(&op, &tuple, 1, NULL, tid);
+	insert_end(&op);
+}
+
+/* ----------------------------------------------------------------
+ *	the end of a speculative insertion
+ * ----------------------------------------------------------------
+ */
+
+/* The pointer of my speculative row; ERROR if it isn't one. */
+static ItemId
+speculative_item(Relation rel, Page page, const ItemPointerData *tid)
+{
+	OffsetNumber off = zheap_tid_offset(tid);
+	ItemId		lp = NULL;
+	ZTupleHeader header;
+
+	if (off >= FirstOffsetNumber && off <= PageGetMaxOffsetNumber(page))
+		lp = PageGetItemId(page, off);
+	if (lp != NULL && ItemIdIsNormal(lp))
+	{
+		zheap_header_get((char *) PageGetItem(page, lp), &header);
+		if ((header.flags2 & ZH_SPECULATIVE) != 0)
+			return lp;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("no speculative row at block %u, offset %u of relation \"%s\"",
+					ItemPointerGetBlockNumberNoCheck(tid), off,
+					RelationGetRelationName(rel))));
+	return NULL;
+}
+
+/* It has become an ordinary row: clear the flag. */
+static void
+confirm_speculative(Relation rel, Buffer buffer, ItemPointer tid)
+{
+	Page		page = BufferGetPage(buffer);
+	ItemId		lp = speculative_item(rel, page, tid);
+	char	   *tuple = (char *) PageGetItem(page, lp);
+	ZTupleHeader header;
+
+	START_CRIT_SECTION();
+
+	zheap_header_get(tuple, &header);
+	header.flags2 &= ~ZH_SPECULATIVE;
+	zheap_header_put(tuple, &header);
+	MarkBufferDirty(buffer);
+
+	if (RelationNeedsWAL(rel))
+	{
+		xl_zheap_confirm xlrec;
+		XLogRecPtr	lsn;
+
+		xlrec.offset = zheap_tid_offset(tid);
+		XLogBeginInsert();
+		XLogRegisterData((char *) &xlrec, SizeOfZHeapConfirm);
+		XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
+		lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_CONFIRM);
+		PageSetLSN(page, lsn);
+	}
+
+	END_CRIT_SECTION();
+}
+
+/*
+ * It failed: the row is gone for everybody, although its inserter goes on and
+ * may commit (rule M3).  The pointer stays DEAD until the indexes are cleaned.
+ * No snapshot could see the row, so there is no conflict horizon.  Returns a
+ * copy of the row if it has toasted values, else NULL.
+ */
+static char *
+remove_speculative(Relation rel, Buffer buffer, ItemPointer tid, uint16 *len)
+{
+	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
+	Page		work = zheap_delta_begin(delta, rel, buffer);
+	ItemId		lp = speculative_item(rel, work, tid);
+	char	   *tuple = (char *) PageGetItem(work, lp);
+	char	   *copy = NULL;
+
+	if (zheap_tuple_has_external(tuple))
+	{
+		*len = zheap_tuple_true_len(tuple, ItemIdGetLength(lp));
+		copy = palloc(*len);
+		memcpy(copy, tuple, *len);
+	}
+	zheap_page_set_dead(work, zheap_tid_offset(tid));
+	zheap_delta_finish(delta, InvalidFxid);
+	pfree(delta);
+	return copy;
+}
+
+void
+zheap_complete_speculative(Relation rel, TupleTableSlot *slot, uint32 token,
+						   bool succeeded)
+{
+	ItemPointer tid = &slot->tts_tid;
+	BlockNumber block = ItemPointerGetBlockNumber(tid);
+	Buffer		buffer;
+	char	   *removed = NULL;
+	uint16		len = 0;
+
+	zheap_epq_running = false;
+
+	buffer = ReadBuffer(rel, block);
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	zheap_page_check(rel, block, BufferGetPage(buffer));
+
+	if (succeeded)
+		confirm_speculative(rel, buffer, tid);
+	else
+		removed = remove_speculative(rel, buffer, tid, &len);
+	UnlockReleaseBuffer(buffer);
+
+	if (succeeded)
+		return;
+	if (removed != NULL)
+	{
+		zheap_toast_delete(rel, removed, len, true);
+		pfree(removed);
+	}
+	pgstat_count_heap_delete(rel);
+}

@@ -1,0 +1,280 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_lockers.c
+ *	  Who has a row locked: live lockers in the undo chains of a page (rule
+ *	  M13), and those a moved row left behind at its old TIDs (rule M14).
+ *
+ * Says who is there; whether to wait, and how, is zheap_lock.c's.  Writes
+ * nothing, but that aborted owners of an origin's page are rolled back.
+ *
+ * Why origins are enough: a row moves while others have it locked only if they
+ * hold FOR KEY SHARE, all other modes exclude any update.  The mover names the
+ * old TID behind the new row's values.  Once the mover has committed nobody
+ * records a new lock at the old TID, and while he runs who locks there has
+ * locked the new row before (zheap_tuple_lock.c).  So the lockers at an origin
+ * only get fewer, and nobody must look there but who excludes FOR KEY SHARE.
+ * A stronger lock found there, or that of a younger transaction than the
+ * origin names, is another row's, to which the TID was given since.  (An old
+ * transaction that locks that row too, FOR KEY SHARE, is waited for without
+ * need.)
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/rel.h"
+
+#include "zheap/zheap.h"
+#include "zheap/write/zheap_lock.h"
+
+/* do two modes exclude each other; the relation is monotonous in both */
+bool
+zheap_lock_modes_conflict(LockTupleMode a, LockTupleMode b)
+{
+	switch (a)
+	{
+		case LockTupleKeyShare:
+			return b == LockTupleExclusive;
+		case LockTupleShare:
+			return b >= LockTupleNoKeyExclusive;
+		case LockTupleNoKeyExclusive:
+			return b >= LockTupleShare;
+		case LockTupleExclusive:
+			break;
+	}
+	return true;
+}
+
+/* ----------------------------------------------------------------
+ *	on one page
+ * ----------------------------------------------------------------
+ */
+
+static void
+note_lock(ZLockers *lockers, LockTupleMode want, Fxid fxid, bool own,
+		  LockTupleMode mode)
+{
+	if (own)
+	{
+		if (!lockers->own_live || mode > lockers->own_mode)
+			lockers->own_mode = mode;
+		lockers->own_live = true;
+		return;
+	}
+	if (!lockers->foreign_live)
+		lockers->foreign = fxid;
+	lockers->foreign_live = true;
+	lockers->newest = Max(lockers->newest, fxid);
+	if (lockers->conflict == InvalidFxid &&
+		zheap_lock_modes_conflict(want, mode))
+		lockers->conflict = fxid;
+}
+
+/*
+ * Look through the tenures of one xact slot as long as their owner runs:
+ * family boundaries are crossed, so locks of a parent under a released
+ * savepoint are found.  False: an owner ended meanwhile, begin again.
+ */
+static bool
+scan_xact_slot(ZReadContext *cx, ZXactSlot slot, BlockNumber block,
+			   OffsetNumber off, LockTupleMode want, const ZOrigin *origin,
+			   ZLockers *lockers)
+{
+	UndoRecord *rec = palloc(sizeof(UndoRecord));
+	Fxid		fxid = ZXactSlotFxid(slot);
+	UndoRecPtr	urp = slot->urp;
+	bool		ok = true;
+
+	while (ok && fxid != InvalidFxid)
+	{
+		ZXactStatus status = zheap_xact_status(fxid, &cx->hz);
+		ZUndo		u;
+
+		if (status == ZXACT_ABORTED)
+			ok = false;
+		if (status != ZXACT_RUNNING && status != ZXACT_CURRENT)
+			break;
+		do
+		{
+			if (!undo_fetch(&cx->reader, urp, fxid, block, false, rec))
+			{
+				ok = false;
+				break;
+			}
+			zheap_undo_decode(rec, &u);
+			if (u.kind == ZUNDO_LOCK && u.offset == off &&
+				(origin == NULL ||
+				 (u.lockmode == LockTupleKeyShare && fxid <= origin->newest)))
+				note_lock(lockers, want, fxid, status == ZXACT_CURRENT,
+						  (LockTupleMode) u.lockmode);
+			urp = u.chain;
+		} while ((u.flags & ZUNDO_TENURE_START) == 0);
+		if (ok)
+			fxid = u.prev_fxid;
+	}
+	pfree(rec);
+	return ok;
+}
+
+/*
+ * Fill *lockers with the live lockers of a TID, by their records: what the
+ * row's header says, or whether there still is a row, isn't asked.  Page
+ * locked, at least in share mode, cx open and its horizons sampled before; no
+ * aborted owner on the page, or the result is false: begin again.  With
+ * origin only locks that it may mean count.
+ */
+bool
+zheap_lockers_find(ZReadContext *cx, Page page, BlockNumber block,
+				   OffsetNumber off, LockTupleMode want,
+				   const ZOrigin *origin, ZLockers *lockers)
+{
+	int			nslots = ZPageGetOpaque(page)->nslots;
+
+	memset(lockers, 0, sizeof(ZLockers));
+	for (int id = 1; id <= nslots; id++)
+	{
+		ZXactSlot	slot = ZPageGetXactSlot(page, id);
+
+		if (!ZXactSlotIsFree(slot) &&
+			!scan_xact_slot(cx, slot, block, off, want, origin, lockers))
+			return false;
+	}
+	return true;
+}
+
+/* ----------------------------------------------------------------
+ *	origins
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Read the origins of a row into *origins.  What was found out about the same
+ * ones before stays known.
+ */
+void
+zheap_origins_read(ZOrigins *origins, const char *tuple, uint16 len)
+{
+	ZOrigin		origin[ZHEAP_MAX_ORIGINS];
+	int			n = zheap_tuple_origins(tuple, len, origin);
+	bool		same = n == origins->n;
+
+	for (int i = 0; same && i < n; i++)
+		same = origin[i].newest == origins->origin[i].newest &&
+			ItemPointerEquals(&origin[i].tid, &origins->origin[i].tid);
+	if (same)
+		return;
+
+	memset(origins, 0, sizeof(ZOrigins));
+	origins->n = n;
+	for (int i = 0; i < n; i++)
+		origins->origin[i] = origin[i];
+}
+
+/*
+ * The live lockers at one origin.  Normally a share lock is enough; aborted
+ * owners hide what lies below them and are rolled back first (rule M6.1).
+ */
+static void
+scan_origin(Relation rel, const ZOrigin *origin, LockTupleMode want,
+			ZLockers *lockers)
+{
+	BlockNumber block = ItemPointerGetBlockNumber(&origin->tid);
+	OffsetNumber off = ItemPointerGetOffsetNumber(&origin->tid);
+	bool		exclusive = false;
+	bool		done = false;
+	Buffer		buffer;
+
+	memset(lockers, 0, sizeof(ZLockers));
+
+	/* vacuum cuts off no page with a running owner */
+	if (block >= RelationGetNumberOfBlocks(rel))
+		return;
+
+	buffer = ReadBuffer(rel, block);
+	while (!done)
+	{
+		ZReadContext cx;
+		Page		page = BufferGetPage(buffer);
+
+		CHECK_FOR_INTERRUPTS();
+		zheap_read_begin(&cx, rel, NULL);
+		LockBuffer(buffer, exclusive ? BUFFER_LOCK_EXCLUSIVE :
+				   BUFFER_LOCK_SHARE);
+		if (PageIsNew(page))
+			done = true;
+		else
+		{
+			zheap_page_check(rel, block, page);
+			if (exclusive)
+				zheap_rollback_buffer(rel, buffer);
+			if (zheap_page_has_aborted(buffer, page, &cx.hz))
+				exclusive = true;
+			else
+				done = zheap_lockers_find(&cx, page, block, off, want,
+										  origin, lockers);
+		}
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+		zheap_read_end(&cx);
+	}
+	ReleaseBuffer(buffer);
+}
+
+/*
+ * Find out who is alive at the origins that were read, and whom a lock or
+ * change of strength want has to wait for.  No page locked.
+ */
+void
+zheap_origins_scan(ZOrigins *origins, Relation rel, LockTupleMode want)
+{
+	origins->known = true;
+	origins->want = want;
+	origins->own_live = false;
+	origins->conflict = InvalidFxid;
+	for (int i = 0; i < origins->n; i++)
+	{
+		ZLockers	lockers;
+
+		scan_origin(rel, &origins->origin[i], want, &lockers);
+		origins->foreign[i] = lockers.foreign_live ? lockers.foreign :
+			InvalidFxid;
+		if (lockers.own_live)
+			origins->own_live = true;
+		if (origins->conflict == InvalidFxid)
+			origins->conflict = lockers.conflict;
+	}
+}
+
+/*
+ * Copy a row without origins to "to" and put these behind it; returns the new
+ * length.  "to" has room for ZHEAP_MAX_ORIGINS of them.
+ */
+uint16
+zheap_origins_append(char *to, const char *tuple, uint16 len,
+					 const ZOrigin *origins, int n)
+{
+	ZTupleHeader header;
+
+	Assert(n >= 0 && n <= ZHEAP_MAX_ORIGINS);
+	memcpy(to, tuple, len);
+	zheap_header_get(to, &header);
+	Assert((header.natts_flags1 & (ZH_ORIGIN | ZH_SLACK)) == 0);
+	if (n == 0)
+		return len;
+
+	header.natts_flags1 |= ZH_ORIGIN;
+	zheap_header_put(to, &header);
+	for (int i = 0; i < n; i++)
+	{
+		ItemPointerData tid = origins[i].tid;
+
+		Assert(ItemPointerIsValid(&tid) && origins[i].newest != InvalidFxid);
+		if (i > 0)
+			tid.ip_posid |= ZHEAP_ORIGIN_MORE;
+		memcpy(to + len, &origins[i].newest, sizeof(Fxid));
+		memcpy(to + len + sizeof(Fxid), &tid, sizeof(ItemPointerData));
+		len += ZHEAP_ORIGIN_SIZE;
+	}
+	return len;
+}

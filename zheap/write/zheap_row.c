@@ -1,0 +1,393 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_row.c
+ *	  A write to a row in flight: begin, lock its pages, wait for others, end.
+ *
+ * Which version is meant and who is in the way is judged by zheap_lock.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/visibilitymap.h"
+#include "access/xact.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+
+#include "zheap/zheap.h"
+#include "zheap/write/zheap_lock.h"
+
+/* heavyweight locks as strong as the four row lock modes, on tuple and tag */
+static const LOCKMODE heavy_mode[] = {
+	[LockTupleKeyShare] = AccessShareLock,
+	[LockTupleShare] = RowShareLock,
+	[LockTupleNoKeyExclusive] = ExclusiveLock,
+	[LockTupleExclusive] = AccessExclusiveLock
+};
+
+bool		zheap_epq_running = false;
+
+/* ----------------------------------------------------------------
+ *	what DIRTY fetches found
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * The tag DIRTY decides that a caller means the version a DIRTY fetch found;
+ * this memory only tells which one that was.  A few entries, since one INSERT
+ * may look into several unique indexes before it locks a row.
+ */
+#define DIRTY_MEMO_SIZE			16
+
+typedef struct DirtyMemo
+{
+	Oid			relid;
+	ItemPointerData tid;
+	Fxid		writer;
+	CommandId	cid;
+} DirtyMemo;
+
+static DirtyMemo dirty_memo[DIRTY_MEMO_SIZE];
+static int	dirty_memo_next = 0;
+
+static DirtyMemo *
+dirty_memo_find(Oid relid, const ItemPointerData *tid)
+{
+	for (int i = 0; i < DIRTY_MEMO_SIZE; i++)
+	{
+		DirtyMemo  *m = &dirty_memo[i];
+
+		if (m->relid == relid &&
+			ItemPointerGetBlockNumberNoCheck(&m->tid) ==
+			ItemPointerGetBlockNumberNoCheck(tid) &&
+			zheap_tid_offset(&m->tid) == zheap_tid_offset(tid))
+			return m;
+	}
+	return NULL;
+}
+
+void
+zheap_dirty_memo_set(Oid relid, const ItemPointerData *tid, Fxid writer,
+					 CommandId cid)
+{
+	DirtyMemo  *m = dirty_memo_find(relid, tid);
+
+	if (m == NULL)
+	{
+		m = &dirty_memo[dirty_memo_next];
+		dirty_memo_next = (dirty_memo_next + 1) % DIRTY_MEMO_SIZE;
+	}
+	m->relid = relid;
+	m->tid = *tid;
+	m->writer = writer;
+	m->cid = cid;
+}
+
+bool
+zheap_dirty_memo_get(Oid relid, const ItemPointerData *tid, Fxid *writer,
+					 CommandId *cid)
+{
+	DirtyMemo  *m = dirty_memo_find(relid, tid);
+
+	if (m == NULL)
+		return false;
+	*writer = m->writer;
+	*cid = m->cid;
+	return true;
+}
+
+/* ----------------------------------------------------------------
+ *	begin, lock the page, end
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * No lock held.  Assigns a transaction id.  The caller then fills in mode,
+ * policy and the like where the defaults (a change, FOR UPDATE strength,
+ * waiting) don't fit.
+ */
+void
+zheap_row_begin(ZRowWrite *w, Relation rel, const ItemPointerData *tid,
+				CommandId cid, Snapshot snapshot, Snapshot crosscheck)
+{
+	uint16		tag = zheap_tid_tag(tid);
+
+	Assert(ItemPointerIsValid(tid));
+	if (IsInParallelMode())
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+				 errmsg("cannot change or lock rows during a parallel operation")));
+	if (tag & ZTID_PRE)
+		elog(ERROR, "row version (%u,%u) of relation \"%s\" is the image before an update and can't be changed or locked",
+			 ItemPointerGetBlockNumberNoCheck(tid), zheap_tid_offset(tid),
+			 RelationGetRelationName(rel));
+	undo_check_room();
+
+	memset(w, 0, offsetof(ZRowWrite, image));
+	w->rel = rel;
+	w->snapshot = snapshot;
+	w->crosscheck = crosscheck;
+	w->cid = cid;
+	w->mode = LockTupleExclusive;
+	w->policy = LockWaitBlock;
+	w->wait = true;
+	w->oper = XLTW_Update;
+	w->choice.id = 0;
+
+	w->block = ItemPointerGetBlockNumberNoCheck(tid);
+	w->off = zheap_tid_offset(tid);
+	ItemPointerSet(&w->tid, w->block, w->off);
+
+	if (tag & ZTID_LOCKED)
+		w->meant = ZMEANT_TOP;
+	else if (tag & ZTID_DIRTY)
+	{
+		w->from_dirty = true;
+		w->meant = ZMEANT_MEMO;
+		if (!zheap_dirty_memo_get(RelationGetRelid(rel), tid,
+								  &w->memo_writer, &w->memo_cid))
+		{
+			/* forgotten: nothing but an all-visible version matches */
+			w->memo_writer = InvalidFxid;
+			w->memo_cid = InvalidCommandId;
+		}
+	}
+	else if (snapshot == NULL || !IsMVCCSnapshot(snapshot))
+		w->meant = ZMEANT_TOP;
+	else
+		w->meant = ZMEANT_SNAPSHOT;
+
+	w->fxid = undo_current_fxid();
+	w->buffer = InvalidBuffer;
+	w->vmbuffer = InvalidBuffer;
+	w->newbuf = InvalidBuffer;
+	w->newvm = InvalidBuffer;
+}
+
+static void
+row_pin_vm(ZRowWrite *w)
+{
+	if (w->need_vm && PageIsAllVisible(BufferGetPage(w->buffer)))
+		visibilitymap_pin(w->rel, w->block, &w->vmbuffer);
+	if (BufferIsValid(w->newbuf) &&
+		PageIsAllVisible(BufferGetPage(w->newbuf)))
+		visibilitymap_pin(w->rel, BufferGetBlockNumber(w->newbuf), &w->newvm);
+}
+
+static bool
+row_vm_pinned(ZRowWrite *w)
+{
+	if (w->need_vm && PageIsAllVisible(BufferGetPage(w->buffer)) &&
+		!visibilitymap_pin_ok(w->block, w->vmbuffer))
+		return false;
+	return !(BufferIsValid(w->newbuf) &&
+			 PageIsAllVisible(BufferGetPage(w->newbuf)) &&
+			 !visibilitymap_pin_ok(BufferGetBlockNumber(w->newbuf), w->newvm));
+}
+
+/* ascending (rule W30) */
+static void
+row_lock_buffers(ZRowWrite *w)
+{
+	bool		new_first = BufferIsValid(w->newbuf) &&
+	BufferGetBlockNumber(w->newbuf) < w->block;
+
+	Assert(!BufferIsValid(w->newbuf) || w->newbuf != w->buffer);
+	if (new_first)
+		LockBuffer(w->newbuf, BUFFER_LOCK_EXCLUSIVE);
+	LockBuffer(w->buffer, BUFFER_LOCK_EXCLUSIVE);
+	if (BufferIsValid(w->newbuf) && !new_first)
+		LockBuffer(w->newbuf, BUFFER_LOCK_EXCLUSIVE);
+}
+
+static void
+row_unlock_buffers(ZRowWrite *w)
+{
+	LockBuffer(w->buffer, BUFFER_LOCK_UNLOCK);
+	if (BufferIsValid(w->newbuf))
+		LockBuffer(w->newbuf, BUFFER_LOCK_UNLOCK);
+}
+
+/*
+ * Sample horizons, then lock the page, and the other page of a move.  VM pages
+ * are pinned as far as all-visible flags ask for it.
+ */
+void
+zheap_row_lock(ZRowWrite *w)
+{
+	Assert(!w->locked && !w->reading);
+
+	if (!BufferIsValid(w->buffer))
+		w->buffer = zheap_read_buffer(w->rel, w->block);
+	zheap_read_begin(&w->cx, w->rel, w->snapshot);
+	w->reading = true;
+
+	row_pin_vm(w);
+	row_lock_buffers(w);
+	while (!row_vm_pinned(w))
+	{
+		row_unlock_buffers(w);
+		row_pin_vm(w);
+		row_lock_buffers(w);
+	}
+	w->locked = true;
+	w->page = BufferGetPage(w->buffer);
+}
+
+/* Give up page locks and undo pins; table and VM pins are kept. */
+void
+zheap_row_unlock(ZRowWrite *w)
+{
+	if (w->locked)
+		row_unlock_buffers(w);
+	w->locked = false;
+	if (w->reading)
+		zheap_read_end(&w->cx);
+	w->reading = false;
+}
+
+static void
+row_release_pins(ZRowWrite *w)
+{
+	Buffer	   *pins[4] = {&w->buffer, &w->vmbuffer, &w->newbuf, &w->newvm};
+
+	for (int i = 0; i < 4; i++)
+	{
+		if (BufferIsValid(*pins[i]))
+			ReleaseBuffer(*pins[i]);
+		*pins[i] = InvalidBuffer;
+	}
+}
+
+/* give up the place in the queue of the row's waiters */
+static void
+row_leave_queue(ZRowWrite *w)
+{
+	if (w->queued)
+		UnlockTuple(w->rel, &w->tid, heavy_mode[w->queue_mode]);
+	w->queued = false;
+}
+
+/*
+ * Release everything: w may be forgotten, or aimed at another row.  The
+ * overflow lock stays: it is the transaction's.
+ */
+void
+zheap_row_end(ZRowWrite *w)
+{
+	zheap_row_unlock(w);
+	row_release_pins(w);
+	row_leave_queue(w);
+}
+
+/* ----------------------------------------------------------------
+ *	waiting
+ * ----------------------------------------------------------------
+ */
+
+static void
+row_not_available(ZRowWrite *w)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("could not obtain lock on row in relation \"%s\"",
+					RelationGetRelationName(w->rel))));
+}
+
+/*
+ * Queue for the row, so that waiters get it in turn.  Who already has some
+ * lock on the row doesn't queue: he would wait for those who wait for him.
+ * False: policy is to skip, and somebody is first.
+ */
+static bool
+row_queue(ZRowWrite *w)
+{
+	LOCKMODE	heavy = heavy_mode[w->mode];
+
+	if (w->queued || w->lockers.own_live || w->origins.own_live ||
+		w->top.status == ZXACT_CURRENT)
+		return true;
+
+	if (w->policy == LockWaitBlock)
+		LockTuple(w->rel, &w->tid, heavy);
+	else if (!ConditionalLockTuple(w->rel, &w->tid, heavy))
+	{
+		if (w->policy == LockWaitError)
+			row_not_available(w);
+		return false;
+	}
+	w->queued = true;
+	w->queue_mode = w->mode;
+	return true;
+}
+
+/*
+ * Give the pages up and wait for a transaction whose change or lock is in the
+ * way.  TM_Ok: it ended, look again.
+ */
+TM_Result
+zheap_row_wait_for(ZRowWrite *w, Fxid fxid)
+{
+	TransactionId xid = XidFromFxid(fxid);
+
+	zheap_row_unlock(w);
+	w->origins.known = false;
+	w->waited_for = fxid;
+	w->failure.ctid = w->tid;
+	w->failure.xmax = xid;
+	w->failure.cmax = InvalidCommandId;
+
+	if (!w->wait)
+		return TM_BeingModified;
+	if (!row_queue(w))
+		return TM_WouldBlock;
+
+	if (w->policy == LockWaitBlock)
+		XactLockTableWait(xid, w->rel, &w->tid, w->oper);
+	else if (!ConditionalXactLockTableWait(xid))
+	{
+		if (w->policy == LockWaitError)
+			row_not_available(w);
+		return TM_WouldBlock;
+	}
+	return TM_Ok;
+}
+
+void
+zheap_row_wait_xact_slot(ZRowWrite *w, Fxid fxid)
+{
+	zheap_row_unlock(w);
+	XactLockTableWait(XidFromFxid(fxid), w->rel, &w->tid, w->oper);
+}
+
+/*
+ * The overflow lock of a row, for lockers that get no xact slot: a lock of
+ * the transaction's lifetime that survives PREPARE and is given back at a
+ * subtransaction's abort.  TM_Ok or TM_WouldBlock.
+ */
+TM_Result
+zheap_row_get_tag(ZRowWrite *w)
+{
+	LockTupleMode mode = w->alone ? LockTupleExclusive : w->mode;
+	LOCKTAG		tag;
+
+	zheap_row_unlock(w);
+	tag.locktag_field1 = w->rel->rd_lockInfo.lockRelId.dbId;
+	tag.locktag_field2 = w->rel->rd_lockInfo.lockRelId.relId;
+	tag.locktag_field3 = w->block;
+	tag.locktag_field4 = w->off;
+	tag.locktag_type = LOCKTAG_USERLOCK;
+	tag.locktag_lockmethodid = DEFAULT_LOCKMETHOD;
+
+	if (LockAcquire(&tag, heavy_mode[mode], false,
+					w->policy != LockWaitBlock) == LOCKACQUIRE_NOT_AVAIL)
+	{
+		if (w->policy == LockWaitError)
+			row_not_available(w);
+		return TM_WouldBlock;
+	}
+	w->tagged = true;
+	w->tag_mode = mode;
+	return TM_Ok;
+}

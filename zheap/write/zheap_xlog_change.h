@@ -1,0 +1,125 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_xlog_change.h
+ *	  WAL records of changes to rows that exist: UPDATE in place, DELETE, LOCK
+ *	  and MOVE; and the changes themselves as both the operation and its redo
+ *	  apply them to a page.
+ *
+ *	UPDATE, DELETE, LOCK
+ *				main data: flags u8, tenure in it; xact slot u8; offset, packed;
+ *				byte offset of the record on the undo page u16, unless NO_UNDO;
+ *				tenure FROZEN: zheap_conflict_pack(), packed;
+ *				the row's header after the change: slot u8 if OTHER_SLOT,
+ *				natts_flags1 u16 unless SAME_NATTS, flags2 packed;
+ *				UPDATE: prefix, old and new length of the middle, packed
+ *				block 0: table page; UPDATE: new middle bytes
+ *				block 1: undo page, unless NO_UNDO (data: see undo_register())
+ *				next:	 visibility map page, if CLEARED_VM
+ *	MOVE		main data: flags u8; tenures u8, the new one's in the upper
+ *				half; both xact slots u8; both offsets, packed; byte offset of
+ *				the first undo record u16, and of the second packed as
+ *				difference; tenure FROZEN: zheap_conflict_pack(), packed;
+ *				flags2 of the old version, packed
+ *				block 0: page of the old version; SAME_PAGE: new tuple bytes
+ *				block 1: page of the new version unless SAME_PAGE: new tuple
+ *				bytes; CODED: a coded row (zheap_xlog_insert.h), the row before is the
+ *				old version if SAME_PAGE
+ *				block 2: undo page, two records: MOVE, INSERT_SET
+ *				block 3, 4: visibility map pages, ascending
+ *
+ * The logged header is the row's final one, so redo decides nothing (rule
+ * W5): the takeover or freezing pass over the page, then this header and body.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZHEAP_XLOG_CHANGE_H
+#define ZHEAP_XLOG_CHANGE_H
+
+#include "access/xlogreader.h"
+
+#include "undo/undo_pack.h"
+#include "zheap/zheap.h"
+
+#define ZCHANGE_CLEARED_VM		0x01
+#define ZCHANGE_SAME_NATTS		0x02	/* natts_flags1 is the present row's */
+#define ZCHANGE_OTHER_SLOT		0x04	/* header's xact slot isn't the writer's */
+#define ZCHANGE_NO_UNDO			0x08	/* an open record covers it */
+#define ZCHANGE_TENURE_SHIFT	5		/* ZTenure in the bits from here on */
+
+/* main data of UPDATE, DELETE and LOCK, unpacked */
+typedef struct ZChangeHead
+{
+	uint8		flags;
+	ZTenure		tenure;
+	uint8		xact_slot;
+	OffsetNumber offset;
+	uint16		undo_offset;	/* byte offset of the record on the undo page */
+	uint64		conflict;		/* packed form */
+	ZTupleHeader header;		/* after the change */
+	/* UPDATE: what replaces what, counted from behind the row's header */
+	uint16		prefix;
+	uint16		oldmid;
+	uint16		newmid;
+} ZChangeHead;
+
+#define ZCHANGE_MAX_HEAD		(7 + 6 * UNDO_MAX_PACKED)
+
+#define ZMOVE_CODED				0x01
+#define ZMOVE_SAME_PAGE			0x02
+#define ZMOVE_INIT_PAGE			0x04	/* block 1 is WILL_INIT (rule W9) */
+#define ZMOVE_CLEARED_VM_OLD	0x08
+#define ZMOVE_CLEARED_VM_NEW	0x10
+
+/* main data of MOVE, unpacked; [0] old, [1] new */
+typedef struct ZMoveHead
+{
+	uint8		flags;
+	ZTenure		tenure[2];		/* [1]: not used if SAME_PAGE */
+	uint8		xact_slot[2];
+	OffsetNumber offset[2];
+	uint16		undo_offset[2]; /* of the MOVE, of the INSERT_SET record */
+	uint64		conflict;		/* packed form */
+	uint16		flags2;			/* of the old version's header, ended */
+} ZMoveHead;
+
+#define ZMOVE_MAX_HEAD			(6 + 5 * UNDO_MAX_PACKED)
+
+/* info: XLOG_ZHEAP_*; unpack: ERROR if the record is malformed */
+extern uint16 zheap_change_pack(char *buf, uint8 info,
+								const ZChangeHead *head);
+extern void zheap_change_unpack(XLogReaderState *record, ZChangeHead *head);
+extern uint16 zheap_move_pack(char *buf, const ZMoveHead *head);
+extern void zheap_move_unpack(XLogReaderState *record, ZMoveHead *head);
+
+/* the part of a change that takes the xact slot */
+typedef struct ZOwnChange
+{
+	uint8		xact_slot;
+	ZTenure		tenure;
+	Fxid		fxid;
+	UndoRecPtr	urp;
+} ZOwnChange;
+
+/* an existing row: new header and, if tuple isn't NULL, new body */
+typedef struct ZRowChange
+{
+	OffsetNumber offset;
+	ZTupleHeader header;
+	const char *tuple;			/* header bytes are ignored; not into the page */
+	uint16		len;			/* true length */
+} ZRowChange;
+
+/*
+ * Exclusive lock held, in the critical section that logs it (or redo).  Room
+ * was checked; false (page undefined) if it isn't there after all.
+ */
+extern void zheap_change_apply_own(Page page, const ZOwnChange *own);
+extern bool zheap_change_apply_row(Page page, const ZRowChange *change);
+/* new version of a moved row; tuple bytes hold the final header */
+extern bool zheap_change_apply_arrival(Page page, OffsetNumber offset,
+									   const char *tuple, uint16 len);
+
+extern void zheap_change_redo(XLogReaderState *record);
+extern void zheap_change_desc(StringInfo buf, XLogReaderState *record);
+
+#endif							/* ZHEAP_XLOG_CHANGE_H */

@@ -1,0 +1,607 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_xlog_insert.c
+ *	  Inserts as they are applied to a page, by the operation and by redo alike;
+ *	  their WAL records: main data, the coding of rows, redo, description.
+ *
+ * Rows that follow each other are alike as a rule.  So a row may be logged as
+ * its difference from the row before it: the one at the offset before, which
+ * is on the page when redo comes to it, or an earlier one of the same record.
+ * (Not if the page is restored from an image, but then the rows of the record
+ * aren't needed.)  Bodies are compared at equal distances from their beginning,
+ * and, where their lengths differ, at their end.
+ *
+ * Nothing here decides what to insert where: that is zheap_insert.c's business.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlogutils.h"
+#include "storage/bufmgr.h"
+
+#include "zheap/zheap.h"
+#include "zheap/write/zheap_xlog_insert.h"
+
+/* fewer equal bytes than this don't end a literal */
+#define DIFF_MIN_RUN			3
+/* a token's half byte that says: the number goes on, packed */
+#define DIFF_MORE				15
+/* the numbers before the tokens, both of 16 bits */
+#define DIFF_MAX_HEAD			6
+
+/* ----------------------------------------------------------------
+ *	apply
+ * ----------------------------------------------------------------
+ */
+bool
+zheap_insert_apply(Page page, const ZInsertChange *change)
+{
+	Size		need = 0;
+
+	Assert(change->ntuples > 0);
+
+	/* before the rows: the takeover pass mustn't see them */
+	if (UndoRecPtrIsValid(change->urp))
+		zheap_xact_slot_own(page, change->xact_slot, change->tenure,
+							change->fxid, change->urp);
+	if (change->xact_slot != 0)
+		ZPageGetOpaque(page)->flags &= ~ZPAGE_ALL_RESOLVED;
+
+	for (int i = 0; i < change->ntuples; i++)
+		need += change->len[i] + (change->reused ? 0 : sizeof(ItemIdData));
+	if (!zheap_page_make_room(page, need))
+		return false;
+	for (int i = 0; i < change->ntuples; i++)
+	{
+		if (!zheap_page_add(page, change->first + i, change->tuple[i],
+							change->len[i]))
+			return false;
+	}
+	return true;
+}
+
+/* ----------------------------------------------------------------
+ *	main data
+ * ----------------------------------------------------------------
+ */
+
+uint16
+zheap_insert_pack(char *buf, uint8 info, const ZInsertHead *head)
+{
+	char	   *p = buf;
+
+	*p++ = (char) (head->flags | (head->tenure << ZINSERT_TENURE_SHIFT));
+	*p++ = (char) head->xact_slot;
+	p = undo_pack(p, head->first);
+	if (info == XLOG_ZHEAP_MULTI_INSERT)
+		p = undo_pack(p, head->ntuples);
+	if (head->flags & ZINSERT_HAS_UNDO)
+		p = undo_pack_u16(p, head->undo_offset);
+	if (head->flags & ZINSERT_HAS_FLAGS2)
+		p = undo_pack(p, head->flags2);
+	if (head->tenure == ZTENURE_FROZEN)
+		p = undo_pack(p, head->conflict);
+	return p - buf;
+}
+
+void
+zheap_insert_unpack(XLogReaderState *record, ZInsertHead *head)
+{
+	const char *p = XLogRecGetData(record);
+	const char *end = p + XLogRecGetDataLen(record);
+	uint8		flags = 0;
+
+	memset(head, 0, sizeof(*head));
+	p = undo_unpack_u8(p, end, &flags);
+	head->flags = flags & ((1 << ZINSERT_TENURE_SHIFT) - 1);
+	head->tenure = (ZTenure) (flags >> ZINSERT_TENURE_SHIFT);
+	p = undo_unpack_u8(p, end, &head->xact_slot);
+	p = undo_unpack_small(p, end, &head->first);
+	head->ntuples = 1;
+	if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_ZHEAP_MULTI_INSERT)
+		p = undo_unpack_small(p, end, &head->ntuples);
+	if (head->flags & ZINSERT_HAS_UNDO)
+		p = undo_unpack_u16(p, end, &head->undo_offset);
+	if (head->flags & ZINSERT_HAS_FLAGS2)
+		p = undo_unpack_small(p, end, &head->flags2);
+	if (p != NULL && head->tenure == ZTENURE_FROZEN)
+		p = undo_unpack(p, end, &head->conflict);
+	if (p != end)
+		elog(ERROR, "insert record is malformed");
+}
+
+/* ----------------------------------------------------------------
+ *	rows in WAL
+ * ----------------------------------------------------------------
+ */
+
+static inline uint64
+load_word(const char *p)
+{
+	uint64		word;
+
+	memcpy(&word, p, sizeof(word));
+	return word;
+}
+
+static inline bool
+has_zero_byte(uint64 word)
+{
+	return ((word - UINT64CONST(0x0101010101010101)) & ~word &
+			UINT64CONST(0x8080808080808080)) != 0;
+}
+
+/* number of equal bytes from a and b on */
+static inline Size
+equal_bytes(const char *a, const char *b, Size max)
+{
+	const char *start = a;
+	const char *end = a + max;
+
+	while (end - a >= (ptrdiff_t) sizeof(uint64) &&
+		   load_word(a) == load_word(b))
+	{
+		a += sizeof(uint64);
+		b += sizeof(uint64);
+	}
+	while (a < end && *a == *b)
+	{
+		a++;
+		b++;
+	}
+	return a - start;
+}
+
+/* the same before a and b */
+static inline Size
+equal_bytes_before(const char *a, const char *b, Size max)
+{
+	const char *start = a;
+	const char *end = a - max;
+
+	while (a - end >= (ptrdiff_t) sizeof(uint64) &&
+		   load_word(a - sizeof(uint64)) == load_word(b - sizeof(uint64)))
+	{
+		a -= sizeof(uint64);
+		b -= sizeof(uint64);
+	}
+	while (a > end && a[-1] == b[-1])
+	{
+		a--;
+		b--;
+	}
+	return start - a;
+}
+
+/* number of bytes until the next DIFF_MIN_RUN equal ones, or max */
+static inline Size
+unequal_bytes(const char *a, const char *b, Size max)
+{
+	Size		n = 0;
+
+	while (n + DIFF_MIN_RUN <= max)
+	{
+		if (a[n] == b[n] && memcmp(a + n, b + n, DIFF_MIN_RUN) == 0)
+			return n;
+		if (n + sizeof(uint64) <= max &&
+			!has_zero_byte(load_word(a + n) ^ load_word(b + n)))
+			n += sizeof(uint64);
+		else
+			n++;
+	}
+	return max;
+}
+
+static inline Size
+token_size(Size skip, Size literal)
+{
+	Size		size = 1;
+
+	if (skip >= DIFF_MORE)
+		size += undo_packed_size(skip - DIFF_MORE);
+	if (literal >= DIFF_MORE)
+		size += undo_packed_size(literal - DIFF_MORE);
+	return size;
+}
+
+static inline char *
+put_token(char *p, Size skip, Size literal)
+{
+	*p++ = (char) (Min(skip, DIFF_MORE) << 4 | Min(literal, DIFF_MORE));
+	if (skip >= DIFF_MORE)
+		p = undo_pack(p, skip - DIFF_MORE);
+	if (literal >= DIFF_MORE)
+		p = undo_pack(p, literal - DIFF_MORE);
+	return p;
+}
+
+static const char *
+get_token(const char *p, const char *end, uint16 *skip, uint16 *literal)
+{
+	uint8		token = 0;
+	uint16		more = 0;
+
+	p = undo_unpack_u8(p, end, &token);
+	*skip = token >> 4;
+	*literal = token & 0x0F;
+	if (p != NULL && *skip == DIFF_MORE)
+	{
+		p = undo_unpack_small(p, end, &more);
+		*skip = Min(DIFF_MORE + more, BLCKSZ);
+	}
+	if (p != NULL && *literal == DIFF_MORE)
+	{
+		p = undo_unpack_small(p, end, &more);
+		*literal = Min(DIFF_MORE + more, BLCKSZ);
+	}
+	return p;
+}
+
+/* all bits of natts_flags1 that belong to the body */
+static inline uint16
+row_natts(const char *tuple)
+{
+	ZTupleHeader header;
+
+	zheap_header_get(tuple, &header);
+	return header.natts_flags1 & ~ZH_SLACK;
+}
+
+/*
+ * Write a row as its difference from prev; returns the byte behind it, or NULL
+ * if it would need "max" bytes or more.
+ */
+static char *
+put_difference(char *to, Size max, const char *prev, uint16 prevlen,
+			   const char *tuple, uint16 len)
+{
+	const char *old = prev + ZHEAP_HEADER_SIZE;
+	const char *new = tuple + ZHEAP_HEADER_SIZE;
+	Size		oldlen = prevlen - ZHEAP_HEADER_SIZE;
+	Size		newlen = len - ZHEAP_HEADER_SIZE;
+	Size		suffix;
+	Size		both;			/* up to here there are two bytes to compare */
+	Size		stop;
+	Size		pos = 0;
+	char	   *p = to;
+
+	if (max <= DIFF_MAX_HEAD || row_natts(prev) != row_natts(tuple))
+		return NULL;
+
+	suffix = equal_bytes_before(old + oldlen, new + newlen,
+								Min(oldlen, newlen));
+	both = Min(oldlen, newlen) - suffix;
+	stop = newlen - suffix;
+	p = undo_pack(p, undo_zigzag(oldlen, newlen) << 1 | 1);
+	p = undo_pack(p, suffix);
+	while (pos < stop)
+	{
+		Size		skip = equal_bytes(old + pos, new + pos, both - pos);
+		Size		literal;
+
+		pos += skip;
+		literal = unequal_bytes(old + pos, new + pos, both - pos);
+		/* what is left has no counterpart, or is too short for a run */
+		if (pos + literal == both)
+			literal = stop - pos;
+		if (p - to + token_size(skip, literal) + literal >= max)
+			return NULL;
+		p = put_token(p, skip, literal);
+		memcpy(p, new + pos, literal);
+		p += literal;
+		pos += literal;
+	}
+	return p;
+}
+
+/*
+ * The reverse: to is where the row goes, header included; NULL if the
+ * difference isn't one from prev, or the row has more than "max" bytes.
+ */
+static const char *
+get_difference(const char *p, const char *end, uint64 number,
+			   const char *prev, uint16 prevlen, char *to, Size max,
+			   uint16 *len)
+{
+	uint16		oldlen = prevlen - ZHEAP_HEADER_SIZE;
+	uint64		newlen = undo_unzigzag(oldlen, number >> 1);
+	uint16		suffix = 0;
+	uint16		pos = 0;
+	char	   *body = to + ZHEAP_HEADER_SIZE;
+
+	p = undo_unpack_small(p, end, &suffix);
+	if (p == NULL || newlen > BLCKSZ || newlen + ZHEAP_HEADER_SIZE > max ||
+		suffix > newlen || suffix > oldlen)
+		return NULL;
+	prev += ZHEAP_HEADER_SIZE;
+	while (pos < newlen - suffix)
+	{
+		uint16		skip;
+		uint16		literal;
+
+		p = get_token(p, end, &skip, &literal);
+		if (p == NULL || skip + literal == 0 ||
+			(skip > 0 && pos + skip > oldlen) ||
+			pos + skip + literal > newlen - suffix || literal > end - p)
+			return NULL;
+		memcpy(body + pos, prev + pos, skip);
+		pos += skip;
+		memcpy(body + pos, p, literal);
+		pos += literal;
+		p += literal;
+	}
+	memcpy(body + pos, prev + oldlen - suffix, suffix);
+	*len = (uint16) newlen + ZHEAP_HEADER_SIZE;
+	return p;
+}
+
+/* the row on the page at an offset, which may be any; NULL if there is none */
+static const char *
+row_at(Page page, OffsetNumber off, uint16 *len)
+{
+	ItemId		lp;
+	const char *tuple;
+
+	if (off < FirstOffsetNumber || off > PageGetMaxOffsetNumber(page))
+		return NULL;
+	lp = PageGetItemId(page, off);
+	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
+		return NULL;
+	tuple = (char *) PageGetItem(page, lp);
+	*len = zheap_tuple_true_len(tuple, ItemIdGetLength(lp));
+	return tuple;
+}
+
+uint16
+zheap_code_row(Page page, OffsetNumber before, const char *tuple, uint16 len,
+			   char *buf)
+{
+	const char *prev;
+	uint16		prevlen = 0;
+	uint16		plain = len - ZHEAP_HEADER_SIZE + sizeof(uint16);
+	char	   *p;
+
+	prev = PageIsNew(page) ? NULL : row_at(page, before, &prevlen);
+	if (prev == NULL)
+		return 0;
+	p = put_difference(buf, Min(plain, ZCODED_ROW_SIZE), prev, prevlen,
+					   tuple, len);
+	return p == NULL ? 0 : p - buf;
+}
+
+uint16
+zheap_insert_code_rows(Page page, const ZInsertChange *change, char *buf)
+{
+	const char *prev;
+	uint16		prevlen = 0;
+	char	   *p = buf;
+
+	prev = PageIsNew(page) ? NULL : row_at(page, change->first - 1, &prevlen);
+	for (int i = 0; i < change->ntuples; i++)
+	{
+		const char *tuple = change->tuple[i];
+		uint16		body = change->len[i] - ZHEAP_HEADER_SIZE;
+		char	   *coded = NULL;
+
+		if (prev != NULL)
+			coded = put_difference(p, body + 2 * sizeof(uint16), prev, prevlen,
+								   tuple, change->len[i]);
+		if (coded == NULL)
+		{
+			coded = undo_pack(p, (uint64) body << 1);
+			coded = undo_pack_u16(coded, row_natts(tuple));
+			memcpy(coded, tuple + ZHEAP_HEADER_SIZE, body);
+			coded += body;
+		}
+		p = coded;
+		prev = tuple;
+		prevlen = change->len[i];
+		Assert(p <= buf + BLCKSZ);
+	}
+	return p - buf;
+}
+
+/* the header of a logged row: what all rows of a record share, and natts */
+static void
+put_row_header(char *to, const ZInsertHead *head, uint16 natts)
+{
+	ZTupleHeader header;
+
+	header.slot = head->xact_slot;
+	header.natts_flags1 = natts;
+	header.flags2 = head->flags2;
+	zheap_header_put(to, &header);
+}
+
+/*
+ * Take the next row from *p: a coded one, or a plain one which is all there
+ * is.  False if it is malformed.
+ */
+static bool
+parse_row(const char **p, const char *end, bool coded,
+		  const ZInsertHead *head, const char *prev, uint16 prevlen,
+		  char *to, Size max, uint16 *len)
+{
+	uint64		number = 0;
+	uint16		natts = 0;
+	Size		body;
+
+	if (coded)
+		*p = undo_unpack(*p, end, &number);
+	if (*p != NULL && (number & 1))
+	{
+		if (prev == NULL)
+			return false;
+		*p = get_difference(*p, end, number, prev, prevlen, to, max, len);
+		if (*p != NULL)
+			put_row_header(to, head, row_natts(prev));
+		return *p != NULL;
+	}
+
+	*p = undo_unpack_u16(*p, end, &natts);
+	if (*p == NULL)
+		return false;
+	body = coded ? number >> 1 : end - *p;
+	if (body > end - *p || body + ZHEAP_HEADER_SIZE > max)
+		return false;
+	put_row_header(to, head, natts);
+	memcpy(to + ZHEAP_HEADER_SIZE, *p, body);
+	*p += body;
+	*len = body + ZHEAP_HEADER_SIZE;
+	return true;
+}
+
+bool
+zheap_decode_row(Page page, OffsetNumber before, const char *coded, Size size,
+				 uint8 xact_slot, char *to, uint16 *len)
+{
+	ZInsertHead head = {0};
+	const char *end = coded + size;
+	const char *prev;
+	uint16		prevlen = 0;
+
+	head.xact_slot = xact_slot;
+	prev = row_at(page, before, &prevlen);
+	return parse_row(&coded, end, true, &head, prev, prevlen, to, BLCKSZ,
+					 len) && coded == end;
+}
+
+/*
+ * Take the rows from the data of the table block; rows has BLCKSZ bytes.  page
+ * is as it was before them, NULL if the record initialises it.
+ */
+static void
+insert_parse_rows(XLogReaderState *record, const ZInsertHead *head,
+				  Page page, ZInsertChange *change, char *rows)
+{
+	bool		coded = (head->flags & ZINSERT_CODED) != 0 ||
+		head->ntuples > 1;
+	Size		datalen;
+	const char *p = XLogRecGetBlockData(record, 0, &datalen);
+	const char *end = p + datalen;
+	const char *prev = NULL;
+	uint16		prevlen = 0;
+	char	   *to = rows;
+
+	if (p == NULL || change->ntuples < 1 ||
+		change->ntuples > MaxHeapTuplesPerPage)
+		elog(PANIC, "insert record without rows");
+
+	if (page != NULL)
+		prev = row_at(page, change->first - 1, &prevlen);
+	for (int i = 0; i < change->ntuples; i++)
+	{
+		if (!parse_row(&p, end, coded, head, prev, prevlen, to,
+					   rows + BLCKSZ - to, &change->len[i]))
+			elog(PANIC, "malformed row %d in insert record", i + 1);
+		change->tuple[i] = prev = to;
+		prevlen = change->len[i];
+		to += prevlen;
+	}
+	if (p != end)
+		elog(PANIC, "insert record has bytes behind its rows");
+}
+
+/* ----------------------------------------------------------------
+ *	redo
+ * ----------------------------------------------------------------
+ */
+
+/* does the record put the first rows on a zero page (rule W9)? */
+static bool
+insert_inits_page(XLogReaderState *record)
+{
+	return (XLogRecGetBlock(record, 0)->flags & BKPBLOCK_WILL_INIT) != 0;
+}
+
+/*
+ * INSERT, MULTI_INSERT.  Readers on a standby must never find a pointer into
+ * undo that isn't there yet, hence the undo page is finished first (W4).
+ */
+void
+zheap_insert_redo(XLogReaderState *record)
+{
+	XLogRecPtr	lsn = record->EndRecPtr;
+	ZInsertHead head;
+	ZInsertChange change;
+	PGAlignedBlock rows;
+	XLogRedoAction action;
+	BlockNumber block;
+	Buffer		buffer;
+	uint8		next_block = 1;
+	Size		room = BLCKSZ;
+
+	zheap_insert_unpack(record, &head);
+	XLogRecGetBlockTag(record, 0, NULL, NULL, &block);
+	change.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
+	zheap_conflict_redo(record,
+						zheap_conflict_unpack(change.fxid, head.conflict));
+
+	change.urp = InvalidUndoRecPtr;
+	if (head.flags & ZINSERT_HAS_UNDO)
+	{
+		undo_redo_insert(record, next_block, head.undo_offset, &block);
+		change.urp = undo_redo_urp(record, next_block, head.undo_offset);
+		next_block++;
+	}
+
+	change.first = head.first;
+	change.reused = (head.flags & ZINSERT_REUSED_POINTER) != 0;
+	change.xact_slot = head.xact_slot;
+	change.tenure = head.tenure;
+	change.ntuples = head.ntuples;
+	if (insert_inits_page(record))
+	{
+		insert_parse_rows(record, &head, NULL, &change, rows.data);
+		buffer = XLogInitBufferForRedo(record, 0);
+		zheap_page_init(BufferGetPage(buffer),
+						zheap_new_page_xact_slots(change.len[0]));
+		action = BLK_NEEDS_REDO;
+	}
+	else
+		action = XLogReadBufferForRedo(record, 0, &buffer);
+
+	if (action == BLK_NEEDS_REDO)
+	{
+		Page		page = BufferGetPage(buffer);
+
+		if (!insert_inits_page(record))
+		{
+			if (!zheap_page_is_valid(page))
+				elog(PANIC, "block %u, which an insert record refers to, is not a zheap page",
+					 block);
+			insert_parse_rows(record, &head, page, &change, rows.data);
+		}
+		if (!zheap_insert_apply(page, &change))
+			elog(PANIC, "no room for rows at block %u, offset %u",
+				 block, change.first);
+		if (head.flags & ZINSERT_CLEARED_VM)
+			PageClearAllVisible(page);
+		room = zheap_page_insert_room(page);
+		PageSetLSN(page, lsn);
+		MarkBufferDirty(buffer);
+	}
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+
+	if (head.flags & ZINSERT_CLEARED_VM)
+		zheap_vm_redo(record, next_block, &block, 1);
+	if (action == BLK_NEEDS_REDO)
+		zheap_fsm_redo(record, 0, room);
+}
+
+void
+zheap_insert_desc(StringInfo buf, XLogReaderState *record)
+{
+	ZInsertHead head;
+
+	zheap_insert_unpack(record, &head);
+	appendStringInfo(buf, "off %u, rows %u, xact slot %u, tenure %u, flags 0x%02X",
+					 head.first, head.ntuples, head.xact_slot,
+					 head.tenure, head.flags);
+	if (head.flags & ZINSERT_HAS_UNDO)
+		appendStringInfo(buf, ", undo at %u", head.undo_offset);
+	if (insert_inits_page(record))
+		appendStringInfoString(buf, ", new page");
+}

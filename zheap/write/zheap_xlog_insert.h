@@ -1,0 +1,168 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_xlog_insert.h
+ *	  WAL records of inserts, page deltas and confirmations, and the parts of
+ *	  redo that several records share.  (Records of delete, update, move and
+ *	  lock: zheap_xlog_change.h.)
+ *
+ * Main data comes first in each picture; "packed" numbers are undo_pack.h's.
+ *
+ *	INSERT		flags u8, tenure in it; xact slot u8; first, packed;
+ *				MULTI_INSERT: number of rows, packed;
+ *				HAS_UNDO: byte offset of the record on the undo page u16;
+ *				HAS_FLAGS2: the second flags of the rows' headers, packed;
+ *				tenure FROZEN: zheap_conflict_pack(), packed
+ *				block 0: table page, WILL_INIT if the rows are its first:
+ *				natts_flags1 u16 and the bytes behind the row's header;
+ *				CODED: a coded row
+ *				block 1: undo page, if HAS_UNDO (data: see undo_register())
+ *				next:	 visibility map page, if CLEARED_VM
+ *	MULTI_INSERT	the same; block 0: coded rows
+ *	CONFIRM		xl_zheap_confirm
+ *				block 0: table page: no data
+ *	DELTA		xl_zheap_delta
+ *				block 0: table page: {offset u16, length u16, bytes}, or a
+ *				full image
+ *
+ * A coded row is one of
+ *	plain		bytes behind the header << 1, packed; natts_flags1 u16; bytes
+ *	difference	1 + (zigzag difference of that number from the row before << 1),
+ *				packed; bytes at the end that are alike, packed; for what is
+ *				before them: {token u8, numbers, bytes}: as many bytes as the
+ *				upper half of the token says are alike, as many as the lower
+ *				half says follow; 15 there: the number, less 15, follows,
+ *				packed.  natts_flags1 is that of the row before
+ * The row before is the one before in the record, or at the offset before.
+ *
+ * Order in redo (rule W4): undo page, table page, visibility map; each is
+ * released before the next is locked.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZHEAP_XLOG_INSERT_H
+#define ZHEAP_XLOG_INSERT_H
+
+#include "access/xlogreader.h"
+
+#include "undo/undo_pack.h"
+#include "zheap/zheap.h"
+
+/* flags of inserts */
+#define ZINSERT_HAS_UNDO		0x01	/* else it extends an open range */
+#define ZINSERT_CODED			0x02	/* INSERT: the row is a coded one */
+#define ZINSERT_CLEARED_VM		0x04	/* page flag and map bits cleared */
+#define ZINSERT_REUSED_POINTER	0x08	/* free line pointers are used */
+#define ZINSERT_HAS_FLAGS2		0x10	/* of all rows: speculative, copied */
+#define ZINSERT_TENURE_SHIFT	5		/* ZTenure in the bits from here on */
+
+/* main data of an insert, unpacked */
+typedef struct ZInsertHead
+{
+	uint8		flags;
+	ZTenure		tenure;
+	uint8		xact_slot;		/* 0 = frozen */
+	OffsetNumber first;			/* rows get first, first + 1, ... */
+	uint16		ntuples;
+	uint16		undo_offset;	/* byte offset of the record on the undo page */
+	uint16		flags2;			/* of the rows' headers; 0 if not HAS_FLAGS2 */
+	uint64		conflict;		/* packed form */
+} ZInsertHead;
+
+#define ZINSERT_MAX_HEAD		(4 + 4 * UNDO_MAX_PACKED)
+
+/* main data of an insert record; unpack: ERROR if it is malformed */
+extern uint16 zheap_insert_pack(char *buf, uint8 info,
+								const ZInsertHead *head);
+extern void zheap_insert_unpack(XLogReaderState *record, ZInsertHead *head);
+
+/*
+ * A conflict horizon, relative to the fxid of the record's writer; 0 if there
+ * is none.
+ */
+static inline uint64
+zheap_conflict_pack(Fxid fxid, Fxid conflict)
+{
+	return conflict == InvalidFxid ? 0 : undo_zigzag(fxid, conflict) + 1;
+}
+
+static inline Fxid
+zheap_conflict_unpack(Fxid fxid, uint64 packed)
+{
+	return packed == 0 ? InvalidFxid : undo_unzigzag(fxid, packed - 1);
+}
+
+/* hot standby: cancel who may need what goes; no lock held */
+extern void zheap_conflict_redo(XLogReaderState *record, Fxid conflict);
+
+typedef struct xl_zheap_confirm
+{
+	OffsetNumber offset;
+} xl_zheap_confirm;
+
+#define SizeOfZHeapConfirm		sizeof(xl_zheap_confirm)
+
+typedef struct xl_zheap_delta
+{
+	Fxid		conflict;		/* horizon for standby snapshots, or 0 */
+} xl_zheap_delta;
+
+#define SizeOfZHeapDelta		sizeof(xl_zheap_delta)
+
+/*
+ * An insert as both the operation and its redo apply it to the page
+ * (zheap_insert.c).  Tuple bytes hold the final header.
+ */
+typedef struct ZInsertChange
+{
+	OffsetNumber first;
+	bool		reused;			/* free line pointers are used, all of them */
+	uint8		xact_slot;
+	ZTenure		tenure;
+	Fxid		fxid;			/* with urp: new content of the xact slot */
+	UndoRecPtr	urp;			/* Invalid: the xact slot stays as it is */
+	int			ntuples;
+	const char *tuple[MaxHeapTuplesPerPage];
+	uint16		len[MaxHeapTuplesPerPage];
+} ZInsertChange;
+
+/* on an initialised page with room; false (page undefined) if it has none */
+extern bool zheap_insert_apply(Page page, const ZInsertChange *change);
+
+/*
+ * Coding of rows (see above).  page is locked and as it is before the change
+ * that is logged; or new.
+ *
+ * One row as its difference from the one at offset "before", if there is one
+ * and that saves bytes; else 0.  buf has ZCODED_ROW_SIZE bytes.
+ */
+#define ZCODED_ROW_SIZE		256
+
+extern uint16 zheap_code_row(Page page, OffsetNumber before,
+							 const char *tuple, uint16 len, char *buf);
+
+/* back, its second flags 0; to has BLCKSZ bytes; false if malformed */
+extern bool zheap_decode_row(Page page, OffsetNumber before, const char *coded,
+							 Size size, uint8 xact_slot, char *to,
+							 uint16 *len);
+
+/* the change's rows; buf has BLCKSZ bytes */
+extern uint16 zheap_insert_code_rows(Page page, const ZInsertChange *change,
+									 char *buf);
+
+extern void zheap_insert_redo(XLogReaderState *record);
+extern void zheap_insert_desc(StringInfo buf, XLogReaderState *record);
+
+/*
+ * Redo of a VM page registered by zheap_vm_register(): clears the bits of
+ * those of the n table blocks that it maps.  Takes and releases its lock.
+ */
+extern void zheap_vm_redo(XLogReaderState *record, uint8 block_id,
+						  const BlockNumber *heap_blocks, int n);
+
+/*
+ * Tell the free space map of a page changed by redo, if it has become rather
+ * full.  Called without its lock, with the room found under it.
+ */
+extern void zheap_fsm_redo(XLogReaderState *record, uint8 block_id, Size room);
+
+#endif							/* ZHEAP_XLOG_INSERT_H */
