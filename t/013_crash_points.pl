@@ -53,12 +53,12 @@ for my $i (1 .. 12)
 my $script = $node->basedir . '/load.sql';
 append_to_file($script, $load);
 
-my $file = $node->data_dir . '/zheap_crash_point';
+my $file;
 for my $point (qw(switch-extended switch-logged switch-done prepared inserted
 	page-rolled-back discard-logged discard-published reset-logged
 	reset-flushed reset-truncated))
 {
-	append_to_file($file, $point);
+	$file = order_point($node, $point, 'crash');
 	for (1 .. 40)
 	{
 		last if !-e $file;
@@ -72,6 +72,20 @@ SELECT count(*) FROM ((TABLE z EXCEPT ALL TABLE h) UNION ALL (TABLE h EXCEPT ALL
 		'0', "$point: zheap has what heap has");
 	check_tables($node, "after $point");
 }
+
+# A process waits at a point for the test, others pass by.
+my $waits = session($node);
+my $pid = ask($waits, 'SELECT pg_backend_pid()');
+order_point($node, 'inserted', 'wait', $pid);
+$node->safe_psql('postgres', 'CREATE TABLE w (a int) USING zheap; INSERT INTO w VALUES (1)');
+send_sql($waits, 'INSERT INTO z VALUES (9999)');
+ok(wait_at_point($node, 'inserted'), 'the process waits at its point');
+is($node->safe_psql('postgres', "SELECT state FROM pg_stat_activity WHERE pid = $pid"),
+	'active', 'in the middle of its statement');
+leave_point($node, 'inserted');
+is(ask($waits, 'SELECT count(*) FROM z WHERE id = 9999'), '1', 'and goes on');
+finish_session($waits);
+
 undo_quiet($node, 'at the end');
 check_tables($node, 'at the end');
 $node->stop;

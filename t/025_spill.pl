@@ -216,7 +216,7 @@ SKIP:
 {
 	skip 'the server has no assertions', 1
 	  if $node->safe_psql('postgres', 'SHOW debug_assertions') ne 'on';
-	my $file = $node->data_dir . '/zheap_crash_point';
+	my $file;
 	for my $point (qw(spill-record-written spill-done))
 	{
 		fresh_table(1);
@@ -224,7 +224,7 @@ SKIP:
 DROP TABLE IF EXISTS h; CREATE TABLE h AS TABLE z});
 		my ($dying) = snapshot();
 		$node->safe_psql('postgres', "DELETE FROM $_ WHERE id % 2 = 0") for qw(z h);
-		append_to_file($file, $point);
+		$file = order_point($node, $point, 'crash');
 		eval { $node->psql('postgres', insert(5001, 1000, 'b')) };
 		ok(!-e $file, "$point was reached") or unlink $file;
 		select(undef, undef, undef, 0.3);

@@ -28,7 +28,7 @@ INSERT INTO h TABLE z;
 CREATE UNLOGGED TABLE u (a int) USING zheap;
 INSERT INTO u SELECT generate_series(1, 100);
 });
-my $file = $node->data_dir . '/zheap_crash_point';
+my $file;
 
 sub same_as_heap
 {
@@ -55,7 +55,7 @@ for my $fpw ('on', 'off')
 	# in the middle of redo, twice
 	for my $round (1, 2)
 	{
-		append_to_file($file, 'redo-undo-page');
+		$file = order_point($node, 'redo-undo-page', 'crash');
 		ok(!$node->start(fail_ok => 1), "full_page_writes $fpw: recovery $round dies in the middle");
 		ok(!-e $file, 'at its point');
 		unlink $node->data_dir . '/postmaster.pid';
@@ -65,7 +65,7 @@ for my $fpw ('on', 'off')
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM u'), '0', 'the unlogged table is empty');
 
 	# in the background rollback
-	append_to_file($file, 'page-rolled-back');
+	$file = order_point($node, 'page-rolled-back', 'crash');
 	$node->append_conf('postgresql.conf', "zheap.rollback_paused = off\n");
 	$node->reload;
 	for (1 .. 200)
@@ -88,7 +88,7 @@ for my $point (qw(growing grown taking-over taken-over))
 {
 	my @open = map { session($node) } 1 .. 7;
 	my $old = session($node);
-	append_to_file($file, $point);
+	$file = order_point($node, $point, 'crash');
 	my $wait = '';
 	for my $round (1 .. 3)
 	{

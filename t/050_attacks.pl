@@ -29,7 +29,7 @@ CREATE TABLE other (a int) USING zheap;
 INSERT INTO other VALUES (0);
 });
 my $digest = 'SELECT count(*), sum(c), sum(hashtextextended(x::text, 0)::numeric) FROM x';
-my $file = $node->data_dir . '/zheap_crash_point';
+my $file;
 
 sub value { return $node->safe_psql('postgres', $_[0]) }
 
@@ -51,7 +51,7 @@ subtest 'A8 publish before WAL' => sub {
 		$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
 		my $old = session($standby);
 		my $rows = ask($old, "BEGIN ISOLATION LEVEL REPEATABLE READ; $digest");
-		append_to_file($file, $point);
+		$file = order_point($node, $point, 'crash');
 		for (1 .. 20)
 		{
 			last if !-e $file;

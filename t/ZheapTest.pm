@@ -12,7 +12,7 @@ use Test::More;
 
 our @EXPORT = qw(zheap_node set_conf kill_server start_after_kill wait_until_up session ask
   send_sql finish_session check_tables tables_digest undo_quiet log_is_clean
-  overwrite content put);
+  overwrite content put order_point wait_at_point leave_point);
 
 # A node that preloads the library; options as for init(), conf => text.
 sub zheap_node
@@ -217,6 +217,39 @@ sub log_is_clean
 	} split /\n/, slurp_file($node->logfile);
 	return is(join("\n", @bad[ 0 .. ($#bad > 9 ? 9 : $#bad) ]),
 		'', 'log of ' . $node->name);
+}
+
+# Points of assert builds (undo/undo_debug.h).  The first process to come to
+# the point obeys: "crash", "error" or "wait"; with a pid, that process only.
+# Returns the order's file, which is gone as soon as it is obeyed.
+sub order_point
+{
+	my ($node, $point, $order, $pid) = @_;
+	my $folder = $node->data_dir . '/zheap_points';
+
+	mkdir $folder;
+	put("$folder/new", $order . (defined $pid ? " $pid" : ''));
+	rename "$folder/new", "$folder/$point";
+	return "$folder/$point";
+}
+
+# Until a process waits at a point; false if none does within a minute.
+sub wait_at_point
+{
+	my ($node, $point) = @_;
+	for (1 .. 600)
+	{
+		return 1 if -e $node->data_dir . "/zheap_points/$point.at";
+		select(undef, undef, undef, 0.1);
+	}
+	return 0;
+}
+
+# Whoever waits there goes on, and nobody stops there any more.
+sub leave_point
+{
+	my ($node, $point) = @_;
+	unlink map { $node->data_dir . "/zheap_points/$point$_" } '', '.at';
 }
 
 # Files of a stopped server.

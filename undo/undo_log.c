@@ -676,7 +676,7 @@ undo_log_switch(char persistence, UndoLogNumber number)
 	xlrec.used_blocks = Max(pg_atomic_read_u32(&log->used_blocks), block + 1);
 	xlrec.first = tail == InvalidBlockNumber;
 
-	UNDO_CRASH_POINT("switch-extended");
+	UNDO_POINT("switch-extended");
 
 	/* lock, apply, log */
 	LockBuffer(ctlbuf, BUFFER_LOCK_EXCLUSIVE);
@@ -718,7 +718,7 @@ undo_log_switch(char persistence, UndoLogNumber number)
 		if (BufferIsValid(oldbuf))
 			PageSetLSN(BufferGetPage(oldbuf), lsn);
 	}
-	UNDO_CRASH_POINT("switch-logged");
+	UNDO_POINT("switch-logged");
 
 	/* mirrors last (W1) */
 	pg_atomic_write_u32(&log->used_blocks, xlrec.used_blocks);
@@ -732,7 +732,7 @@ undo_log_switch(char persistence, UndoLogNumber number)
 		UnlockReleaseBuffer(oldbuf);
 	UnlockReleaseBuffer(ctlbuf);
 	note_growth();
-	UNDO_CRASH_POINT("switch-done");
+	UNDO_POINT("switch-done");
 	return newbuf;
 }
 
@@ -798,13 +798,13 @@ undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,
 	if (move && permanent)
 		PageSetLSN(BufferGetPage(ctlbuf), lsn);
 
-	UNDO_CRASH_POINT("discard-logged");
+	UNDO_POINT("discard-logged");
 
 	/* publish h, u, head in this order; only then may pages be reused */
 	undo_log_publish(xlrec.u, xlrec.h);
 	if (move)
 		pg_atomic_write_u64(&undo_log_get(persistence, number)->head, xlrec.head);
-	UNDO_CRASH_POINT("discard-published");
+	UNDO_POINT("discard-published");
 	END_CRIT_SECTION();
 
 	if (move)
@@ -867,15 +867,15 @@ undo_log_reset(char persistence, UndoLogNumber number)
 	END_CRIT_SECTION();
 	UnlockReleaseBuffer(buffer);
 
-	UNDO_CRASH_POINT("reset-logged");
+	UNDO_POINT("reset-logged");
 
 	/* the truncation must not outrun the reset (W19) */
 	if (!XLogRecPtrIsInvalid(lsn))
 		XLogFlush(lsn);
-	UNDO_CRASH_POINT("reset-flushed");
+	UNDO_POINT("reset-flushed");
 	rel = CreateFakeRelcacheEntry(locator);
 	rel->rd_rel->relpersistence = persistence;
 	RelationTruncate(rel, 1);
-	UNDO_CRASH_POINT("reset-truncated");
+	UNDO_POINT("reset-truncated");
 	FreeFakeRelcacheEntry(rel);
 }

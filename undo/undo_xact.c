@@ -505,7 +505,7 @@ undo_prepare(UndoInsertion *ins)
 		if (!form_insertion(ins, page, BufferGetBlockNumber(ins->buffer)))
 			elog(ERROR, "undo records don't fit an empty page");
 	}
-	UNDO_CRASH_POINT("prepared");
+	UNDO_POINT("prepared");
 }
 
 /*
@@ -643,7 +643,7 @@ undo_release(UndoInsertion *ins)
 	}
 	UnlockReleaseBuffer(ins->buffer);
 	ins->buffer = InvalidBuffer;
-	UNDO_CRASH_POINT("inserted");
+	UNDO_POINT("inserted");
 }
 
 /* ----------------------------------------------------------------
@@ -779,7 +779,7 @@ undo_redo_insert(XLogReaderState *record, uint8 block_id, uint16 first_offset,
 	}
 	if (BufferIsValid(buffer))
 		UnlockReleaseBuffer(buffer);
-	UNDO_CRASH_POINT("redo-undo-page");
+	UNDO_POINT("redo-undo-page");
 }
 
 void

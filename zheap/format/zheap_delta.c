@@ -390,7 +390,7 @@ zheap_delta_grow(Relation rel, Buffer buffer)
 	done = zheap_page_grow_xact_slots(page);
 	Assert(done);
 	MarkBufferDirty(buffer);
-	UNDO_CRASH_POINT("growing");
+	UNDO_POINT("growing");
 	if (RelationNeedsWAL(rel))
 	{
 		XLogRecPtr	lsn;
@@ -401,7 +401,7 @@ zheap_delta_grow(Relation rel, Buffer buffer)
 		PageSetLSN(page, lsn);
 	}
 	END_CRIT_SECTION();
-	UNDO_CRASH_POINT("grown");
+	UNDO_POINT("grown");
 	return true;
 }
 

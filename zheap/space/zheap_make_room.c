@@ -320,7 +320,7 @@ record_write(Spill *spill)
 	spill->head.fxid = ins.fxid;
 	spill->head.urp = ins.rec[0].urp;
 	undo_release(&ins);
-	UNDO_CRASH_POINT("spill-record-written");
+	UNDO_POINT("spill-record-written");
 }
 
 /* the row as its entry holds it: without slack, REUSED by nobody */
@@ -379,7 +379,7 @@ spill_page(Spill *spill)
 	/* no history is removed: no conflict */
 	zheap_delta_finish(delta, InvalidFxid);
 	pfree(delta);
-	UNDO_CRASH_POINT("spill-done");
+	UNDO_POINT("spill-done");
 }
 
 static void

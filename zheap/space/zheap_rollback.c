@@ -398,7 +398,7 @@ rollback_batch(Relation rel, Buffer buffer, const UndoHorizons *hz)
 	/* aborted changes were visible to no snapshot: no conflict */
 	undo_reader_close(&reader);
 	zheap_delta_finish(delta, InvalidFxid);
-	UNDO_CRASH_POINT("page-rolled-back");
+	UNDO_POINT("page-rolled-back");
 	pfree(delta);
 	return !done;
 }

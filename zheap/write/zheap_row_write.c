@@ -168,7 +168,7 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	MarkBufferDirty(w->buffer);
 	zheap_vm_clear(&vm);
 	if (own.tenure == ZTENURE_FOREIGN)
-		UNDO_CRASH_POINT("taking-over");
+		UNDO_POINT("taking-over");
 
 	/* log */
 	if (RelationNeedsWAL(w->rel))
@@ -195,7 +195,7 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 
 	END_CRIT_SECTION();
 	if (own.tenure == ZTENURE_FOREIGN)
-		UNDO_CRASH_POINT("taken-over");
+		UNDO_POINT("taken-over");
 
 	/* release */
 	if (u != NULL)
