@@ -96,7 +96,7 @@ ROLLBACK TO a;
 SELECT id, n FROM lk WHERE id = 20 FOR UPDATE;
 ROLLBACK;
 SELECT count(*) FROM lk WHERE id = 20;
--- attack A10: a range of inserts, a lock above it, a released savepoint
+-- a range of inserts, a lock above it, a released savepoint
 BEGIN;
 INSERT INTO lk VALUES (70, 0, 0, 'appended');
 SELECT id FROM lk WHERE id = 6 FOR UPDATE;

@@ -1,5 +1,5 @@
 # CREATE DATABASE copies pages but not undo: a source with aborted changes
-# that nobody has rolled back yet is drained first, or refused (rule W31).
+# that nobody has rolled back yet is drained first, or refused.
 use strict;
 use warnings;
 use FindBin;

@@ -1,5 +1,5 @@
 # Space of ended rows is taken by others while an old snapshot still reads
-# them: their bodies go to undo (rule M12).  Who spills aborts; snapshots of
+# them: their bodies go to undo.  The transaction that spills aborts; snapshots of
 # different age; prepared and aborted enders; the server dies at each step.
 use strict;
 use warnings;

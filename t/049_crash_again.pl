@@ -1,6 +1,6 @@
 # A crash in the middle of recovery, then another one at another place, then a
 # third in the background rollback that follows; and crashes where a page gets
-# one more transaction slot and where a slot is taken over.  Needs a server
+# one more xact slot and where an xact slot is taken over.  Needs a server
 # with assertions (undo/undo_debug.h).
 use strict;
 use warnings;

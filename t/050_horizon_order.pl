@@ -1,6 +1,6 @@
-# Attacks of severity A and B on the design (t/README.md), each played as a
-# sequence: one subtest an attack, named after it.  Those on tuples and pages
-# are in specs/, those around aborts in t/011.
+# The order of horizon, scan, WAL and publication in a discard pass, and of hint
+# and commit record: what each wrong order would lose, played as a sequence.
+# Sequences on tuples and pages are in specs/, those around aborts in t/011.
 use strict;
 use warnings;
 use FindBin;
@@ -10,7 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZheapTest;
 
-my $node = zheap_node('attacked', allows_streaming => 1, conf => q{
+my $node = zheap_node('horizons', allows_streaming => 1, conf => q{
 autovacuum = off
 wal_consistency_checking = 'zheap'
 restart_after_crash = on
@@ -38,7 +38,7 @@ sub pause
 	set_conf($node, 'zheap.rollback_paused' => $_[0], 'zheap.rollback_foreground_size' => $_[0] eq 'on' ? '0' : '256kB');
 }
 
-subtest 'A8 publish before WAL' => sub {
+subtest 'a discard is published after its WAL' => sub {
 	plan skip_all => 'the server has no assertions' if !$assertions;
 	# dies between the WAL record and the publication, and behind it: had the
 	# horizon been published first, pages would name what WAL doesn't know
@@ -73,7 +73,7 @@ subtest 'A8 publish before WAL' => sub {
 	}
 };
 
-subtest 'A14 discard with the horizon of one database' => sub {
+subtest 'a discard uses the horizon of all databases' => sub {
 	$node->safe_psql('postgres', 'CREATE DATABASE elsewhere');
 	$node->safe_psql('elsewhere', 'CREATE EXTENSION zheap_am; CREATE TABLE e (a int) USING zheap; INSERT INTO e VALUES (1)');
 	my $snapshot = session($node, 'elsewhere');
@@ -95,11 +95,11 @@ subtest 'A14 discard with the horizon of one database' => sub {
 	ask($xid, 'ROLLBACK');
 	is($node->safe_psql('elsewhere', 'SELECT a FROM e'), '2', 'and rolls back');
 	finish_session($_) for $snapshot, $xid;
-	undo_quiet($node, 'A14');
+	undo_quiet($node, 'two databases');
 	$node->safe_psql('postgres', 'DROP DATABASE elsewhere');
 };
 
-subtest 'A15 scan first, horizon second' => sub {
+subtest 'the horizon is taken before the scan' => sub {
 	# transactions abort while passes are made, one after the other, each left
 	# to the workers, which are held back: U must not pass any of them
 	pause('on');
@@ -122,7 +122,7 @@ subtest 'A15 scan first, horizon second' => sub {
 	is(value($digest), $rows, 'nor then');
 };
 
-subtest 'A17 one value for two questions' => sub {
+subtest 'the two horizons answer two questions' => sub {
 	# an old abort, not rolled back, keeps U low; another log discards and
 	# recycles pages of younger writers, to which slots of x still point
 	pause('on');
@@ -157,7 +157,7 @@ undo_quiet($node, 'at the end');
 check_tables($node, 'at the end');
 $node->stop;
 
-subtest 'A18 commit hint before the commit record' => sub {
+subtest 'a commit hint waits for the commit record' => sub {
 	# asynchronous commit: its record is in the WAL buffers only.  Readers set
 	# what hints they may, the page is evicted; then power goes.  Without
 	# checksums, with which a hint logs a page image behind the commit record,

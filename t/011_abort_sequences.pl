@@ -11,7 +11,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZheapTest;
 
-my $node = zheap_node('attack', conf => q{
+my $node = zheap_node('aborts', conf => q{
 autovacuum = off
 shared_buffers = 1MB
 log_min_messages = warning
