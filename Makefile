@@ -22,12 +22,15 @@ OBJS = \
 	undo/undo_page.o \
 	undo/undo_fake.o \
 	undo/undo_shmem.o \
+	undo/undo_files.o \
 	undo/undo_log.o \
 	undo/undo_redo.o \
 	undo/undo_holders.o \
 	undo/undo_record.o \
 	undo/undo_apply.o \
+	undo/undo_attach.o \
 	undo/undo_xact.o \
+	undo/undo_insert.o \
 	undo/undo_discard.o \
 	undo/undo_worker.o \
 	undo/undo_drain.o \

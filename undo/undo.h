@@ -78,18 +78,11 @@ extern void undo_require_preloaded(void);
 extern Fxid undo_fxid_from_xid(TransactionId xid);
 #define XidFromFxid(f)		((TransactionId) (f))
 
-/*
- * Is the abort callback of the top transaction running?  Core still calls its
- * xid current then (TransactionIdIsCurrentTransactionId's first test), though
- * the commit log says aborted.
- */
-extern bool undo_top_is_aborting(void);
-
 /* fxid of the current (sub)transaction; assigns one if it has none */
 extern Fxid undo_current_fxid(void);
 
 /* ----------------------------------------------------------------
- *	inserting (undo_xact.c)
+ *	inserting (undo_insert.c)
  * ----------------------------------------------------------------
  */
 
@@ -136,7 +129,7 @@ typedef struct UndoInsertion
 	/* set by undo_insertion_add() */
 	int			nrecs;
 	UndoInsertRec rec[UNDO_MAX_INSERTION];
-	/* set by undo_prepare(); private to undo_xact.c */
+	/* set by undo_prepare(); private to undo_insert.c */
 	Fxid		fxid;
 	Buffer		buffer;
 	UndoLogNumber log;

@@ -27,7 +27,7 @@
 
 #include "undo/undo_debug.h"
 #include "undo/undo_log.h"
-#include "undo/undo_shmem.h"
+#include "undo/undo_files.h"
 #include "undo/undo_xlog.h"
 
 /* blocks by which a log's file grows at least and at most */

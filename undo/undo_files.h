@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
- * undo_shmem.h
- *	  Files and control pages of undo logs.  Private to undo_shmem.c and
+ * undo_files.h
+ *	  Files and control pages of undo logs.  Private to undo_shmem.c, undo_files.c and
  *	  undo_log.c.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef UNDO_SHMEM_H
-#define UNDO_SHMEM_H
+#ifndef UNDO_FILES_H
+#define UNDO_FILES_H
 
 #include "storage/bufmgr.h"
 
@@ -46,4 +46,4 @@ extern Buffer undo_make_control(RelFileLocator locator, bool permanent);
 /* the init fork gives an empty log after a crash */
 extern void undo_make_init_fork(RelFileLocator locator);
 
-#endif							/* UNDO_SHMEM_H */
+#endif							/* UNDO_FILES_H */

@@ -1,0 +1,213 @@
+/*-------------------------------------------------------------------------
+ *
+ * undo_files.c
+ *	  Files of undo logs: their names, their blocks in shared buffers, control
+ *	  pages, init forks.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "access/xloginsert.h"
+#include "access/xlogutils.h"
+#include "catalog/pg_class.h"
+#include "catalog/storage_xlog.h"
+#include "storage/buf_internals.h"
+#include "storage/bufmgr.h"
+#include "storage/smgr.h"
+
+#include "undo/undo_files.h"
+
+UndoTempLog undo_temp_log;
+
+RelFileLocator
+undo_make_locator(RelFileNumber number)
+{
+	RelFileLocator locator;
+
+	RelLocatorSpc(locator) = UNDO_TABLESPACE;
+	RelLocatorDb(locator) = UNDO_DATABASE;
+	RelLocatorNumber(locator) = number;
+	return locator;
+}
+
+RelFileLocator
+undo_log_locator(char persistence, UndoLogNumber log)
+{
+	Assert(persistence != RELPERSISTENCE_TEMP);
+	return undo_make_locator((persistence == RELPERSISTENCE_PERMANENT ?
+							 UNDO_PERMANENT_BASE : UNDO_UNLOGGED_BASE) + log);
+}
+
+Buffer
+undo_read_block(RelFileLocator locator, BlockNumber block, ReadBufferMode mode,
+				bool permanent)
+{
+	return ReadBufferWithoutRelcache(locator, MAIN_FORKNUM, block, mode, NULL,
+									 permanent);
+}
+
+/*
+ * Where undo pages were found last in shared buffers: saves readers, who jump
+ * from log to log, the look into the buffer mapping table.  The buffer manager
+ * checks the answer (ReadRecentBuffer), so it may be wrong.
+ */
+#define RECENT_PAGES	16384	/* a power of two */
+
+typedef struct RecentPage
+{
+	UndoLogNumber log;
+	BlockNumber block;
+	Buffer		buffer;			/* Invalid = unused */
+} RecentPage;
+
+static RecentPage recent_pages[2][RECENT_PAGES];
+
+static inline RecentPage *
+recent_page(char persistence, UndoLogNumber log, BlockNumber block)
+{
+	return &recent_pages[persistence == RELPERSISTENCE_PERMANENT]
+		[(block * 31 + log) & (RECENT_PAGES - 1)];
+}
+
+Buffer
+undo_log_read(char persistence, UndoLogNumber log, BlockNumber block)
+{
+	RelFileLocator locator;
+	RecentPage *recent;
+
+	if (persistence == RELPERSISTENCE_TEMP)
+		return ReadBuffer(undo_temp_log.rel, block);
+
+	locator = undo_log_locator(persistence, log);
+	recent = recent_page(persistence, log, block);
+	if (BufferIsValid(recent->buffer) && recent->log == log &&
+		recent->block == block &&
+		ReadRecentBuffer(locator, MAIN_FORKNUM, block, recent->buffer))
+		return recent->buffer;
+	recent->buffer = undo_read_block(locator, block, RBM_NORMAL,
+									 persistence == RELPERSISTENCE_PERMANENT);
+	recent->log = log;
+	recent->block = block;
+	return recent->buffer;
+}
+
+void
+undo_expect(char persistence, UndoRecPtr urp)
+{
+	if (persistence != RELPERSISTENCE_TEMP)
+		fetch_line(recent_page(persistence, UndoRecPtrGetLog(urp),
+							   UndoRecPtrGetBlock(urp)));
+}
+
+void
+undo_expect_page(char persistence, UndoRecPtr urp)
+{
+	const RecentPage *recent;
+	const char *page;
+
+	if (persistence == RELPERSISTENCE_TEMP)
+		return;
+	recent = recent_page(persistence, UndoRecPtrGetLog(urp),
+						 UndoRecPtrGetBlock(urp));
+	if (!BufferIsValid(recent->buffer) ||
+		recent->log != UndoRecPtrGetLog(urp) ||
+		recent->block != UndoRecPtrGetBlock(urp))
+		return;
+	/* addresses only: nothing is pinned, and nothing is read */
+	page = (const char *) BufferGetPage(recent->buffer);
+	fetch_line(GetBufferDescriptor(recent->buffer - 1));
+	fetch_line(page);
+	fetch_line(page + UndoRecPtrGetOffset(urp));
+	fetch_line(page + UndoRecPtrGetOffset(urp) + 64);
+	fetch_line(page + BLCKSZ - sizeof(UndoPageOpaqueData));
+}
+
+/*
+ * Blocks of a log that hold something.  On a standby the shared mirror isn't
+ * kept, so the file is asked.
+ */
+BlockNumber
+undo_log_used_blocks(char persistence, UndoLogNumber log)
+{
+	if (persistence == RELPERSISTENCE_TEMP)
+		return undo_temp_log.nblocks;
+	if (pg_atomic_read_u32(&UndoShmem->state) == UNDO_PRIMARY)
+	{
+		if (log >= (UndoLogNumber) UndoShmem->maxlogs)
+			return 0;
+		return pg_atomic_read_u32(&undo_log_get(persistence, log)->used_blocks);
+	}
+	else
+	{
+		SMgrRelation smgr = smgropen(undo_log_locator(persistence, log),
+									 InvalidBackendId);
+
+		return smgrexists(smgr, MAIN_FORKNUM) ?
+			smgrnblocks(smgr, MAIN_FORKNUM) : 0;
+	}
+}
+
+Buffer
+undo_read_control(RelFileLocator locator, uint32 magic, bool permanent)
+{
+	SMgrRelation smgr = smgropen(locator, InvalidBackendId);
+	Buffer		buffer;
+	Page		page;
+	const char *problem;
+
+	if (!smgrexists(smgr, MAIN_FORKNUM) || smgrnblocks(smgr, MAIN_FORKNUM) == 0)
+		return InvalidBuffer;
+	buffer = undo_read_block(locator, 0, RBM_NORMAL, permanent);
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	page = BufferGetPage(buffer);
+	if (PageIsNew(page))
+	{
+		UnlockReleaseBuffer(buffer);
+		return InvalidBuffer;
+	}
+	problem = undo_page_problem(page, magic);
+	if (problem != NULL)
+	{
+		UnlockReleaseBuffer(buffer);
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("control page of undo file base/%u/%u is damaged: %s",
+						RelLocatorDb(locator), RelLocatorNumber(locator), problem)));
+	}
+	return buffer;
+}
+
+Buffer
+undo_make_control(RelFileLocator locator, bool permanent)
+{
+	SMgrRelation smgr = smgropen(locator, InvalidBackendId);
+
+	if (!smgrexists(smgr, MAIN_FORKNUM))
+	{
+		smgrcreate(smgr, MAIN_FORKNUM, false);
+		if (permanent)
+			log_smgrcreate(&locator, MAIN_FORKNUM);
+	}
+	return undo_read_block(locator,
+						   smgrnblocks(smgr, MAIN_FORKNUM) == 0 ? P_NEW : 0,
+					  RBM_ZERO_AND_LOCK, permanent);
+}
+
+void
+undo_make_init_fork(RelFileLocator locator)
+{
+	SMgrRelation smgr = smgropen(locator, InvalidBackendId);
+	PGAlignedBlock page;
+
+	if (smgrexists(smgr, INIT_FORKNUM))
+		return;
+	smgrcreate(smgr, INIT_FORKNUM, false);
+	log_smgrcreate(&locator, INIT_FORKNUM);
+	undo_control_init(page.data);
+	log_newpage(&locator, INIT_FORKNUM, 0, page.data, true);
+	PageSetChecksumInplace(page.data, 0);
+	smgrextend(smgr, INIT_FORKNUM, 0, page.data, true);
+	smgrimmedsync(smgr, INIT_FORKNUM);
+}

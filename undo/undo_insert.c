@@ -1,0 +1,493 @@
+/*-------------------------------------------------------------------------
+ *
+ * undo_insert.c
+ *	  Writing undo records: forming them, putting them on the tail page of the
+ *	  attached log, logging them, and redo of that.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "access/xloginsert.h"
+#include "access/xlogutils.h"
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/proc.h"
+#include "utils/rel.h"
+
+#include "undo/undo_attach.h"
+#include "undo/undo_debug.h"
+#include "undo/undo_pack.h"
+
+/* main data of XLOG_UNDO_INSERT; block 0 is the undo page, with data as below */
+typedef struct xl_undo_insert
+{
+	uint16		first_offset;
+	BlockNumber table_block[UNDO_MAX_INSERTION];
+} xl_undo_insert;
+
+/*
+ * Data of the undo block in any WAL record, packed (undo_pack.h):
+ *
+ *	flags u8
+ *	new run:	reloid (nothing if RELOID_IS_FILE; as a difference from the
+ *				file number of the table's block 0; or, ALONE, as it is) and,
+ *				ALONE, dboid
+ *	else:		distance from the run header to the first record
+ *	each record: kind u8, with a bit that tells whether there is a chain |
+ *				flags u8 | offset | chain, relative to the record's page |
+ *				length of the payload, unless it is the last record | payload
+ *
+ * What can be seen from the reference to the table's block, which is block 0
+ * of the client's record, isn't logged again, nor is what the undo page itself
+ * makes of it: number of the relation, base of the xid, lengths.
+ */
+#define UNDO_WAL_NEW_RUN		0x01
+#define UNDO_WAL_TWO			0x02	/* two records */
+#define UNDO_WAL_ALONE			0x04	/* there is no table block */
+#define UNDO_WAL_RELOID_IS_FILE	0x08
+
+#define UNDO_WAL_KIND_CHAIN		0x80	/* with the kind */
+
+void
+undo_insertion_init(UndoInsertion *ins, Relation rel)
+{
+	ins->reloid = RelationGetRelid(rel);
+	ins->locator = RelationLocator(rel);
+	ins->dboid = RelLocatorDb(ins->locator);
+	ins->persistence = rel->rd_rel->relpersistence;
+	ins->nrecs = 0;
+	ins->buffer = InvalidBuffer;
+}
+
+int
+undo_insertion_add(UndoInsertion *ins, uint8 kind, uint8 flags,
+				   BlockNumber block, OffsetNumber offset, UndoRecPtr chain,
+				   const char *payload, uint16 payload_len)
+{
+	UndoInsertRec *rec;
+
+	if (ins->nrecs >= UNDO_MAX_INSERTION)
+		elog(ERROR, "too many undo records in one operation");
+	Assert(kind != 0 && kind <= UNDO_MAX_KIND);
+	if (payload_len > UNDO_MAX_PAYLOAD)
+		elog(ERROR, "undo record of %u bytes is too long", payload_len);
+	rec = &ins->rec[ins->nrecs];
+	rec->kind = kind;
+	rec->flags = flags;
+	rec->block = block;
+	rec->offset = offset;
+	rec->chain = chain;
+	rec->chain_previous = chain == UNDO_CHAIN_PREVIOUS && ins->nrecs > 0;
+	rec->payload = payload;
+	rec->payload_len = payload_len;
+	rec->urp = InvalidUndoRecPtr;
+	return ins->nrecs++;
+}
+
+/* bytes that the insertion takes of a page, at most */
+static int
+max_size(const UndoInsertion *ins)
+{
+	int			size = UNDO_MAX_RUN;
+
+	for (int i = 0; i < ins->nrecs; i++)
+		size += UNDO_MAX_HEAD + ins->rec[i].payload_len;
+	return size;
+}
+
+/*
+ * May the records join the run last written by this backend?  ins->buffer is
+ * the tail, with number "tail".
+ */
+static bool
+run_continues(AttachedLog *att, UndoInsertion *ins, BlockNumber tail)
+{
+	return att->run_fxid == ins->fxid && att->run_reloid == ins->reloid &&
+		att->run_block == tail &&
+		att->run_seq == UndoPageGetOpaque(BufferGetPage(ins->buffer))->seq;
+}
+
+/*
+ * Form what goes to the page from byte offset ins->start on, where ins->run
+ * is known unless the run is new; do and redo.  Returns whether there is room.
+ */
+static bool
+form_insertion(UndoInsertion *ins, Page page, BlockNumber block)
+{
+	PageHeader	header = (PageHeader) page;
+	int			at = ins->start;
+	int			end = header->pd_upper;
+
+	ins->run_len = 0;
+	ins->new_relation = false;
+	if (ins->new_run)
+	{
+		ins->run = at;
+		ins->run_len = undo_page_form_run(page, ins->reloid, ins->dboid,
+										  ins->fxid, ins->run_head,
+										  &ins->new_relation);
+		at += ins->run_len;
+		if (ins->new_relation)
+			end -= sizeof(UndoPageRelation);
+	}
+	for (int i = 0; i < ins->nrecs; i++)
+	{
+		UndoInsertRec *rec = &ins->rec[i];
+
+		/* no pointer could tell of more */
+		if (at + UNDO_MAX_HEAD + rec->payload_len > BLCKSZ)
+			return false;
+		rec->urp = MakeUndoRecPtr(ins->log, block, at);
+		if (rec->chain_previous)
+			rec->chain = ins->rec[i - 1].urp;
+		undo_page_form_record(rec, ins->run);
+		at += rec->head_len + rec->payload_len;
+	}
+	return at <= end;
+}
+
+void
+undo_prepare(UndoInsertion *ins)
+{
+	AttachedLog *att;
+	BlockNumber tail;
+	Page		page;
+
+	Assert(ins->nrecs > 0);
+	Assert(!(MyProc->statusFlags & PROC_IN_VACUUM));
+	Assert(!undo_xact_in_abort);
+	/* the leader of a parallel query may insert its result */
+	if (IsParallelWorker())
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+				 errmsg("parallel workers cannot change rows of a zheap table")));
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("cannot write undo during recovery")));
+	if (max_size(ins) > UNDO_PAGE_CAPACITY)
+		elog(ERROR, "undo records of %d bytes don't fit a page", max_size(ins));
+
+	undo_xact_reserve_memory();
+	ins->fxid = undo_current_fxid();
+	att = undo_attach(ins->persistence);
+	ins->log = att->log;
+
+	tail = undo_log_tail(ins->persistence, ins->log);
+	ins->buffer = undo_attach_lock_tail(att, ins->persistence, tail);
+	if (BufferIsValid(ins->buffer))
+	{
+		page = BufferGetPage(ins->buffer);
+		ins->new_run = !run_continues(att, ins, tail);
+		ins->run = att->run_at;
+		ins->start = ((PageHeader) page)->pd_lower;
+		if (!form_insertion(ins, page, tail))
+		{
+			UnlockReleaseBuffer(ins->buffer);
+			ins->buffer = InvalidBuffer;
+		}
+	}
+	if (!BufferIsValid(ins->buffer))
+	{
+		ins->buffer = undo_attach_switch(att, ins->persistence);
+		att->recent = ins->buffer;
+		page = BufferGetPage(ins->buffer);
+		ins->new_run = true;
+		ins->start = ((PageHeader) page)->pd_lower;
+		if (!form_insertion(ins, page, BufferGetBlockNumber(ins->buffer)))
+			elog(ERROR, "undo records don't fit an empty page");
+	}
+	UNDO_POINT("prepared");
+}
+
+/*
+ * Write run header and records as they were formed; shared by do and redo.
+ */
+static void
+apply_insertion(UndoInsertion *ins, Page page)
+{
+	uint16		at = ins->start;
+
+	if (ins->new_relation)
+		undo_page_add_relation(page, ins->reloid, ins->dboid);
+	if (ins->new_run)
+		undo_page_put(page, at, ins->run_head, ins->run_len);
+	at += ins->run_len;
+	for (int i = 0; i < ins->nrecs; i++)
+	{
+		UndoInsertRec *rec = &ins->rec[i];
+
+		Assert(at == UndoRecPtrGetOffset(rec->urp));
+		undo_page_put(page, at, rec->head, rec->head_len);
+		at += rec->head_len;
+		undo_page_put(page, at, rec->payload, rec->payload_len);
+		at += rec->payload_len;
+	}
+	((PageHeader) page)->pd_lower = at;
+	undo_page_note_writer(page, ins->fxid);
+}
+
+void
+undo_insert(UndoInsertion *ins)
+{
+	apply_insertion(ins, BufferGetPage(ins->buffer));
+	MarkBufferDirty(ins->buffer);
+}
+
+/*
+ * Runs in critical sections.  A joined run's offset must be known to redo; it
+ * is not derivable from the page (which may be restored from an image).
+ */
+void
+undo_register(UndoInsertion *ins, uint8 block_id)
+{
+	char	   *start = ins->wal_header;
+	char	   *p = start + 1;
+	uint8		flags = ins->new_run ? UNDO_WAL_NEW_RUN : 0;
+	RelFileNumber file = RelLocatorNumber(ins->locator);
+
+	XLogRegisterBuffer(block_id, ins->buffer, REGBUF_STANDARD);
+
+	if (!ins->new_run)
+		p = undo_pack(p, undo_insertion_offset(ins, 0) - ins->run);
+	else if (block_id == 0)
+	{
+		flags |= UNDO_WAL_ALONE;
+		p = undo_pack(p, ins->reloid);
+		p = undo_pack(p, ins->dboid);
+	}
+	else if (ins->reloid == file)
+		flags |= UNDO_WAL_RELOID_IS_FILE;
+	else
+		p = undo_pack(p, undo_zigzag(file, ins->reloid));
+
+	for (int i = 0; i < ins->nrecs; i++)
+	{
+		UndoInsertRec *rec = &ins->rec[i];
+
+		*p++ = (char) (rec->kind |
+					   (UndoRecPtrIsValid(rec->chain) ? UNDO_WAL_KIND_CHAIN : 0));
+		*p++ = (char) rec->flags;
+		p = undo_pack(p, rec->offset);
+		if (UndoRecPtrIsValid(rec->chain))
+			p = undo_pack_urp(p, rec->urp, rec->chain);
+		if (i < ins->nrecs - 1)
+		{
+			flags |= UNDO_WAL_TWO;
+			p = undo_pack(p, rec->payload_len);
+		}
+		XLogRegisterBufData(block_id, start, p - start);
+		start = p;
+		if (rec->payload_len > 0)
+			XLogRegisterBufData(block_id, unconstify(char *, rec->payload),
+								rec->payload_len);
+	}
+	/* XLogInsert copies, so the first byte may still be set */
+	ins->wal_header[0] = (char) flags;
+	Assert(p - ins->wal_header <= sizeof(ins->wal_header));
+}
+
+void
+undo_set_lsn(UndoInsertion *ins, XLogRecPtr lsn)
+{
+	PageSetLSN(BufferGetPage(ins->buffer), lsn);
+}
+
+void
+undo_log_alone(UndoInsertion *ins)
+{
+	xl_undo_insert xlrec = {0};
+
+	if (ins->persistence != RELPERSISTENCE_PERMANENT)
+		return;
+	xlrec.first_offset = undo_insertion_offset(ins, 0);
+	for (int i = 0; i < ins->nrecs; i++)
+		xlrec.table_block[i] = ins->rec[i].block;
+	XLogBeginInsert();
+	XLogRegisterData((char *) &xlrec, sizeof(xlrec));
+	undo_register(ins, 0);
+	undo_set_lsn(ins, XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_INSERT));
+}
+
+void
+undo_release(UndoInsertion *ins)
+{
+	AttachedLog *att = undo_attach_get(ins->persistence);
+	uint16		bytes =
+		((PageHeader) BufferGetPage(ins->buffer))->pd_lower - ins->start +
+		(ins->new_relation ? sizeof(UndoPageRelation) : 0);
+
+	if (ins->new_run)
+	{
+		att->run_fxid = ins->fxid;
+		att->run_reloid = ins->reloid;
+		att->run_block = BufferGetBlockNumber(ins->buffer);
+		att->run_seq = UndoPageGetOpaque(BufferGetPage(ins->buffer))->seq;
+		att->run_at = ins->run;
+	}
+	undo_xact_remember(ins, bytes);
+	if (ins->persistence != RELPERSISTENCE_TEMP)
+	{
+		UndoLogShared *log = undo_log_get(ins->persistence, ins->log);
+
+		pg_atomic_write_u64(&log->bytes_written,
+							pg_atomic_read_u64(&log->bytes_written) + bytes);
+	}
+	UnlockReleaseBuffer(ins->buffer);
+	ins->buffer = InvalidBuffer;
+	UNDO_POINT("inserted");
+}
+
+/* ----------------------------------------------------------------
+ *	redo
+ * ----------------------------------------------------------------
+ */
+UndoRecPtr
+undo_redo_urp(XLogReaderState *record, uint8 block_id, uint16 offset)
+{
+	RelFileLocator locator;
+	BlockNumber block;
+
+	XLogRecGetBlockTag(record, block_id, &locator, NULL, &block);
+	Assert(RelLocatorDb(locator) == UNDO_DATABASE);
+	return MakeUndoRecPtr(RelLocatorNumber(locator) - UNDO_PERMANENT_BASE,
+						  block, offset);
+}
+
+/* the next number of an insertion's data */
+static uint64
+decode_number(const char **p, const char *end)
+{
+	uint64		value = 0;
+
+	*p = undo_unpack(*p, end, &value);
+	if (*p == NULL)
+		elog(PANIC, "undo block data of a WAL record is malformed");
+	return value;
+}
+
+static void
+decode_run(const char **p, const char *end, uint8 flags, uint16 first_offset,
+		   XLogReaderState *record, UndoInsertion *ins)
+{
+	RelFileLocator table;
+
+	if (!ins->new_run)
+	{
+		uint64		back = decode_number(p, end);
+
+		if (back == 0 || back + UNDO_FIRST_OFFSET > first_offset)
+			elog(PANIC, "undo block data of a WAL record names no run header");
+		ins->run = first_offset - back;
+		return;
+	}
+	if (flags & UNDO_WAL_ALONE)
+	{
+		ins->reloid = decode_number(p, end);
+		ins->dboid = decode_number(p, end);
+		return;
+	}
+	XLogRecGetBlockTag(record, 0, &table, NULL, NULL);
+	ins->dboid = RelLocatorDb(table);
+	ins->reloid = RelLocatorNumber(table);
+	if ((flags & UNDO_WAL_RELOID_IS_FILE) == 0)
+		ins->reloid = undo_unzigzag(ins->reloid, decode_number(p, end));
+}
+
+/* Take an insertion apart as undo_register() put it together. */
+static void
+decode_insertion(XLogReaderState *record, uint8 block_id,
+				 uint16 first_offset, const BlockNumber *table_block,
+				 UndoInsertion *ins)
+{
+	Size		len;
+	const char *p = XLogRecGetBlockData(record, block_id, &len);
+	const char *end = p + len;
+	UndoRecPtr	first = undo_redo_urp(record, block_id, first_offset);
+	uint8		flags;
+
+	if (p == NULL || len == 0)
+		elog(PANIC, "undo block data of a WAL record is missing");
+	flags = (uint8) *p++;
+	ins->new_run = (flags & UNDO_WAL_NEW_RUN) != 0;
+	ins->nrecs = (flags & UNDO_WAL_TWO) ? 2 : 1;
+	ins->log = UndoRecPtrGetLog(first);
+	decode_run(&p, end, flags, first_offset, record, ins);
+
+	for (int i = 0; i < ins->nrecs; i++)
+	{
+		UndoInsertRec *rec = &ins->rec[i];
+		bool		has_chain;
+
+		if (end - p < 2)
+			elog(PANIC, "undo block data of a WAL record is malformed");
+		rec->kind = (uint8) *p & ~UNDO_WAL_KIND_CHAIN;
+		has_chain = ((uint8) *p++ & UNDO_WAL_KIND_CHAIN) != 0;
+		rec->flags = (uint8) *p++;
+		rec->offset = decode_number(&p, end);
+		rec->block = table_block[i];
+		rec->chain = InvalidUndoRecPtr;
+		rec->chain_previous = false;
+		/* records of one insertion are on one page */
+		if (has_chain)
+			p = undo_unpack_urp(p, end, first, &rec->chain);
+		if (p == NULL || rec->kind == 0 || rec->kind > UNDO_MAX_KIND)
+			elog(PANIC, "undo block data of a WAL record is malformed");
+		rec->payload_len = i < ins->nrecs - 1 ? decode_number(&p, end) :
+			end - p;
+		if (rec->payload_len > end - p)
+			elog(PANIC, "undo block data of a WAL record has the wrong length");
+		rec->payload = p;
+		p += rec->payload_len;
+	}
+}
+
+void
+undo_redo_insert(XLogReaderState *record, uint8 block_id, uint16 first_offset,
+				 const BlockNumber *table_block)
+{
+	Buffer		buffer;
+
+	if (XLogReadBufferForRedo(record, block_id, &buffer) == BLK_NEEDS_REDO)
+	{
+		Page		page = BufferGetPage(buffer);
+		UndoInsertion ins;
+
+		decode_insertion(record, block_id, first_offset, table_block, &ins);
+		ins.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
+		ins.start = ((PageHeader) page)->pd_lower;
+		if ((!ins.new_run && ins.start != first_offset) ||
+			!form_insertion(&ins, page, BufferGetBlockNumber(buffer)) ||
+			undo_insertion_offset(&ins, 0) != first_offset)
+			ereport(PANIC,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("undo page %u ends at byte %u, but WAL goes on with a record at byte %u",
+							BufferGetBlockNumber(buffer), ins.start,
+							first_offset),
+					 errhint("The undo page was changed outside WAL, or WAL is missing.")));
+		apply_insertion(&ins, page);
+		PageSetLSN(page, record->EndRecPtr);
+		MarkBufferDirty(buffer);
+	}
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+	UNDO_POINT("redo-undo-page");
+}
+
+void
+undo_redo(XLogReaderState *record)
+{
+	if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_UNDO_INSERT)
+	{
+		xl_undo_insert xlrec;
+
+		memcpy(&xlrec, XLogRecGetData(record), sizeof(xlrec));
+		undo_redo_insert(record, 0, xlrec.first_offset, xlrec.table_block);
+	}
+	else
+		undo_log_redo(record);
+}
