@@ -9,7 +9,8 @@
 #   make core-suites   PostgreSQL's own regression and isolation tests on zheap
 #                      (core-suites-parallel, -wal, -minimal: other settings)
 #   make bench         measures heap beside zheap: bench/README.md
-#   make check-layers  no object may use one that stands to its right in OBJS
+#   make check-layers  no object may use one that stands to its right in OBJS,
+#                      no file include a header of a later folder
 
 MODULE_big = zheap_am
 EXTENSION = zheap_am
@@ -45,8 +46,10 @@ OBJS = \
 	zheap/history/zheap_chain_index.o \
 	zheap/history/zheap_spill_chain.o \
 	zheap/history/zheap_walk.o \
+	zheap/history/zheap_predicate.o \
 	zheap/history/zheap_jump.o \
 	zheap/history/zheap_visibility.o \
+	zheap/history/zheap_describe.o \
 	zheap/space/zheap_buffer.o \
 	zheap/space/zheap_fsm_notes.o \
 	zheap/space/zheap_rollback.o \
@@ -64,6 +67,7 @@ OBJS = \
 	zheap/write/zheap_epq.o \
 	zheap/write/zheap_insert.o \
 	zheap/write/zheap_delete.o \
+	zheap/write/zheap_move.o \
 	zheap/write/zheap_update.o \
 	zheap/read/zheap_scan.o \
 	zheap/read/zheap_index_fetch.o \
@@ -75,7 +79,7 @@ OBJS = \
 	inspect/zheap_monitor.o \
 	inspect/zheap_check_page.o \
 	inspect/zheap_check.o \
-	zheap_guard.o \
+	guard/zheap_guard.o \
 	zheap_am.o
 
 # sql/NAME.sql and specs/NAME.spec, in alphabetical order
@@ -108,11 +112,11 @@ endif
 include $(PGXS)
 
 # whole-project dependency: headers are few and builds short
-$(OBJS): $(wildcard $(srcdir)/*.h $(srcdir)/undo/*.h $(srcdir)/inspect/*.h \
+$(OBJS): $(wildcard $(srcdir)/*.h $(srcdir)/undo/*.h $(srcdir)/inspect/*.h $(srcdir)/guard/*.h \
 	$(srcdir)/zheap/*.h $(srcdir)/zheap/*/*.h)
 
 check-layers: $(OBJS)
-	@$(srcdir)/tools/check-layers $(OBJS)
+	@cd $(srcdir) && tools/check-layers $(CURDIR) $(OBJS)
 endif
 
 ifneq (,$(filter $(TOOLS) print-tests,$(MAKECMDGOALS)))

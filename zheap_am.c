@@ -28,6 +28,7 @@
 #include "utils/guc.h"
 #include "utils/rel.h"
 
+#include "guard/zheap_guard.h"
 #include "undo/undo.h"
 #include "zheap/zheap.h"
 #include "zheap/history/zheap_jump.h"

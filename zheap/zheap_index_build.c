@@ -32,6 +32,7 @@
 #include "utils/tuplesort.h"
 
 #include "zheap/read/zheap_scan.h"
+#include "zheap/zheap.h"
 
 typedef struct Build
 {

@@ -52,6 +52,7 @@
 #include "utils/tuplesort.h"
 
 #include "zheap/history/zheap_walk.h"
+#include "zheap/zheap.h"
 
 /* of the payload of a copy record: what is left by its fixed parts */
 #define COPY_MAX_OLD_BYTES	(UNDO_MAX_PAYLOAD - 128)

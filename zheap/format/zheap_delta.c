@@ -28,8 +28,7 @@
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/zheap.h"
-#include "zheap/write/zheap_xlog_insert.h"
+#include "zheap/format/zheap_format.h"
 
 /* equal bytes between two ranges that are cheaper logged than skipped */
 #define DELTA_MERGE_GAP			8

@@ -8,7 +8,7 @@
 #ifndef ZHEAP_JUMP_H
 #define ZHEAP_JUMP_H
 
-#include "zheap/zheap.h"
+#include "zheap/history/zheap_history.h"
 
 extern void zheap_jump_define_settings(void);
 

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_visibility.c
- *	  Which version of a row does a snapshot see (rule M8), what is the newest
- *	  one, and how a change describes the version it replaces (rule M4).
+ *	  Which version of a row a snapshot sees, and which one is the newest.
  *
  * The walk through a row's history is zheap_walk.c's; here is what each kind
  * of snapshot makes of the owners met on the way.  Nothing here changes a
@@ -19,18 +18,13 @@
  */
 #include "postgres.h"
 
-#include "access/subtrans.h"
 #include "access/xact.h"
-#include "common/hashfn.h"
 #include "storage/predicate.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "zheap/history/zheap_record_cache.h"
 #include "zheap/history/zheap_walk.h"
-
-/* a running tenure repeats its BASE about every so many records (B1) */
-#define BASE_INTERVAL			32
 
 /* records of a page that are read before its rows are judged, at most */
 #define READ_AHEAD_RECORDS		256
@@ -116,69 +110,6 @@ jump_back(const ZReadContext *cx, ZWalk *walk)
 			zheap_row_is_corrupt(cx->rel, walk->block, walk->off,
 								 "undo of a transaction that is in progress for the snapshot");
 	}
-}
-
-/*
- * A writer that the snapshot doesn't see was stepped over: tell the
- * serializable machinery, as heap does for each such tuple it meets.
- */
-static void
-report_conflict_out(const ZReadContext *cx, Fxid writer)
-{
-	TransactionId xid = XidFromFxid(writer);
-
-	if (!cx->check_serializable)
-		return;
-	if (TransactionIdPrecedes(xid, TransactionXmin))
-		return;
-	xid = SubTransGetTopmostTransaction(xid);
-	if (TransactionIdEquals(xid, GetTopTransactionIdIfAny()) ||
-		TransactionIdPrecedes(xid, TransactionXmin))
-		return;
-	CheckForSerializableConflictOut(cx->rel, xid, cx->snapshot);
-}
-
-/* bits of a predicate lock's offset that say which version is meant */
-#define VERSION_SHIFT			9
-
-StaticAssertDecl(MaxHeapTuplesPerPage < (1 << VERSION_SHIFT),
-				 "offsets leave room for a hash of the version");
-
-static void
-predicate_tid(BlockNumber block, OffsetNumber off, const char *tuple,
-			  uint16 len, ItemPointer tid)
-{
-	uint32		hash = hash_bytes((const unsigned char *) tuple +
-								  ZHEAP_HEADER_SIZE, len - ZHEAP_HEADER_SIZE);
-
-	Assert(off < (1 << VERSION_SHIFT));
-	ItemPointerSet(tid, block, (OffsetNumber) (off | (hash << VERSION_SHIFT)));
-}
-
-/* See zheap.h. */
-void
-zheap_predicate_lock(Relation rel, Snapshot snapshot, BlockNumber block,
-					 OffsetNumber off, const ZVersion *v)
-{
-	ItemPointerData tid;
-
-	if (!IsolationIsSerializable() || !IsMVCCSnapshot(snapshot))
-		return;
-	predicate_tid(block, off, v->data, v->len, &tid);
-	PredicateLockTID(rel, &tid, snapshot, XidFromFxid(v->writer));
-}
-
-/* See zheap.h. */
-void
-zheap_predicate_conflict_in(Relation rel, BlockNumber block, OffsetNumber off,
-							const char *tuple, uint16 len)
-{
-	ItemPointerData tid;
-
-	if (!IsolationIsSerializable())
-		return;
-	predicate_tid(block, off, tuple, len, &tid);
-	CheckForSerializableConflictIn(rel, &tid, block);
 }
 
 /* what a snapshot's rules say about the version the walk stands at */
@@ -445,7 +376,7 @@ zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
 			ZWalkIsPlainInsert(&walk) &&
 			!(type == SNAPSHOT_DIRTY && is_speculative(&walk)))
 		{
-			report_conflict_out(cx, walk.w);
+			zheap_predicate_conflict_out(cx, walk.w);
 			if (type == SNAPSHOT_DIRTY && dirty_step_over(cx, &walk, true))
 				return version_accept(cx, &walk, state, buffer, v);
 			zheap_walk_forget_missing(&walk);
@@ -485,7 +416,7 @@ zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
 			bool		inserted = ZUndoIsInsert(&walk.undo);
 
 			if (!ZUndoIsCopy(&walk.undo))
-				report_conflict_out(cx, walk.w);
+				zheap_predicate_conflict_out(cx, walk.w);
 			if (type == SNAPSHOT_DIRTY && dirty_step_over(cx, &walk, inserted))
 			{
 				if (is_speculative(&walk))
@@ -902,205 +833,4 @@ zheap_row_is_dead_to_all(ZReadContext *cx, Buffer buffer, Page page,
 	walk.budget = DEAD_BUDGET;
 	return zheap_walk_fate(&walk, page, buffer, &conflict) ==
 		ZROW_ENDED_FOR_ALL;
-}
-
-/* ----------------------------------------------------------------
- *	describing a change
- * ----------------------------------------------------------------
- */
-
-/*
- * Content of the xact slot below the family's tenures: walk from the record u
- * of writer w to the start of the oldest one.  All of them are of the own,
- * running top transaction, so their undo is there.
- */
-static void
-find_base(ZReadContext *cx, BlockNumber block, Fxid w, UndoRecPtr u,
-		  Fxid *base_fxid, UndoRecPtr *base_urp)
-{
-	ZWalk		walk;
-
-	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block,
-					InvalidOffsetNumber, NULL, NULL);
-	walk.w = w;
-	walk.u = u;
-	for (;;)
-	{
-		const ZUndo *r = &walk.undo;
-
-		if (!zheap_walk_fetch(&walk, false))
-			zheap_row_is_corrupt(cx->rel, block, InvalidOffsetNumber,
-								 "undo of the running transaction");
-		if (r->flags & ZUNDO_BASE)
-		{
-			*base_fxid = r->base_fxid;
-			*base_urp = r->base_urp;
-			return;
-		}
-		if ((r->flags & ZUNDO_TENURE_START) && !(r->flags & ZUNDO_FAMILY))
-		{
-			*base_fxid = r->prev_fxid;
-			*base_urp = r->chain;
-			return;
-		}
-		if (r->flags & ZUNDO_TENURE_START)
-			walk.w = r->prev_fxid;
-		walk.u = r->chain;
-	}
-}
-
-/*
- * Is it time to repeat BASE within a tenure (attack B1)?  Only worth it while
- * rows of older foreign owners still refer to the xact slot.  The pointer's
- * bits stand in for a counter.
- */
-static bool
-base_is_due(Page page, const ZXactSlotChoice *choice)
-{
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
-	uint64		hash = choice->prev_urp * UINT64CONST(0x9E3779B97F4A7C15);
-	OffsetNumber off;
-
-	if ((hash >> 32) % BASE_INTERVAL != 0)
-		return false;
-	for (off = FirstOffsetNumber; off <= max; off++)
-	{
-		ItemId		lp = PageGetItemId(page, off);
-		ZTupleHeader hdr;
-
-		if (!ItemIdIsNormal(lp))
-			continue;
-		zheap_header_get((char *) PageGetItem(page, lp), &hdr);
-		if (hdr.slot == choice->id &&
-			ZHeaderReused(&hdr) == ZH_REUSED_FOREIGN)
-			return true;
-	}
-	return false;
-}
-
-/*
- * Fill chain, TENURE_START, FAMILY, prev_fxid and BASE of a record that is
- * about to be written with choice.  Exclusive lock held; nothing was changed
- * yet.  May read undo.
- */
-void
-zheap_undo_describe_tenure(ZReadContext *cx, Page page, BlockNumber block,
-						   const ZXactSlotChoice *choice, ZUndo *u)
-{
-	ZXactSlot	slot = ZPageGetXactSlot(page, choice->id);
-
-	Assert(slot->urp == choice->prev_urp);
-	Assert((choice->tenure == ZTENURE_FREE) == ZXactSlotIsFree(slot));
-
-	u->flags &= ~(ZUNDO_TENURE_START | ZUNDO_FAMILY | ZUNDO_BASE);
-	u->chain = choice->prev_urp;
-	u->prev_fxid = InvalidFxid;
-	u->base_fxid = InvalidFxid;
-	u->base_urp = InvalidUndoRecPtr;
-
-	switch (choice->tenure)
-	{
-		case ZTENURE_CONTINUE:
-			if (base_is_due(page, choice))
-			{
-				u->flags |= ZUNDO_BASE;
-				find_base(cx, block, ZXactSlotFxid(slot), slot->urp,
-						  &u->base_fxid, &u->base_urp);
-			}
-			break;
-		case ZTENURE_FREE:
-		case ZTENURE_FROZEN:
-			u->flags |= ZUNDO_TENURE_START;
-			u->chain = InvalidUndoRecPtr;
-			break;
-		case ZTENURE_FAMILY:
-			Assert(choice->prev_fxid == ZXactSlotFxid(slot));
-			u->flags |= ZUNDO_TENURE_START | ZUNDO_FAMILY | ZUNDO_BASE;
-			u->prev_fxid = choice->prev_fxid;
-			find_base(cx, block, choice->prev_fxid, choice->prev_urp,
-					  &u->base_fxid, &u->base_urp);
-			break;
-		case ZTENURE_FOREIGN:
-			Assert(choice->prev_fxid == ZXactSlotFxid(slot));
-			u->flags |= ZUNDO_TENURE_START;
-			u->prev_fxid = choice->prev_fxid;
-			break;
-	}
-}
-
-/*
- * Describe the version that a change replaces (rule M4): see zheap.h.
- *
- * An old version in another xact slot is named by that slot's content, walked
- * down to the first committed tenure: a running foreign taker above it may
- * vanish before the record is read (attack A1).
- */
-void
-zheap_undo_describe_old(ZReadContext *cx, Page page, BlockNumber block,
-						OffsetNumber off, const ZXactSlotChoice *choice,
-						const ZTupleHeader *hdr, ZUndo *u)
-{
-	ZWalk		walk;
-
-	zheap_undo_describe_tenure(cx, page, block, choice, u);
-
-	u->flags &= ~ZUNDO_OLD_MASK;
-	u->link_fxid = InvalidFxid;
-	u->link_urp = InvalidUndoRecPtr;
-	u->oldhdr = *hdr;
-	zheap_xact_slot_flag_header(&u->oldhdr, choice->id, choice->tenure);
-	Assert(!ZHeaderIsEnded(hdr));
-
-	if (hdr->slot == 0 || (hdr->flags2 & ZH_LOCK_ONLY))
-	{
-		u->flags |= ZUNDO_OLD_ALLVISIBLE;
-		return;
-	}
-	Assert(!(hdr->slot == choice->id && choice->tenure == ZTENURE_FROZEN));
-	if (hdr->slot == choice->id)
-	{
-		u->flags |= ZUNDO_OLD_IN_CHAIN;
-		return;
-	}
-
-	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
-					NULL, NULL);
-	zheap_walk_at_slot(&walk, page, hdr->slot);
-	walk.hdr = *hdr;
-	walk.skip = ZHeaderReused(hdr) == ZH_REUSED_FOREIGN &&
-		!ZXactSlotIsAmbiguous(walk.slot);
-	for (;;)
-	{
-		ZXactStatus status = zheap_xact_status(walk.w, &cx->hz);
-
-		if (status == ZXACT_ALL_VISIBLE)
-		{
-			u->flags |= ZUNDO_OLD_ALLVISIBLE;
-			return;
-		}
-		if (status == ZXACT_COMMITTED)
-		{
-			u->flags |= ZUNDO_OLD_LINK;
-			u->link_fxid = walk.w;
-			u->link_urp = walk.u;
-			return;
-		}
-
-		/*
-		 * Running above a committed tenure; or aborted since the xact slot
-		 * was chosen, which is no different: our lock keeps its undo.
-		 */
-		switch (zheap_walk_find(&walk, status == ZXACT_ABORTED))
-		{
-			case ZFIND_OTHER:
-				break;
-			case ZFIND_GONE:
-				u->flags |= ZUNDO_OLD_ALLVISIBLE;
-				return;
-			default:
-				/* a running foreign writer is waited for before */
-				zheap_row_is_corrupt(cx->rel, block, off,
-									 "no running change of a row that is changed");
-		}
-	}
 }

@@ -23,7 +23,9 @@
 #ifndef ZHEAP_WALK_H
 #define ZHEAP_WALK_H
 
-#include "zheap/zheap.h"
+#include <limits.h>
+
+#include "zheap/history/zheap_history.h"
 
 typedef enum ZWalkState
 {

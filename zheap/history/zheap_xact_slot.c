@@ -26,7 +26,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "zheap/zheap.h"
+#include "zheap/history/zheap_history.h"
 
 /* ----------------------------------------------------------------
  *	status of a writer

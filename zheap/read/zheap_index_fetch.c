@@ -25,6 +25,7 @@
 #include "utils/snapmgr.h"
 
 #include "zheap/read/zheap_scan.h"
+#include "zheap/write/zheap_write.h"
 
 /* rows next to each other in an index often come from a few pages by turns */
 #define FETCH_PINS				4

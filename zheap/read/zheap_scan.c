@@ -35,6 +35,7 @@
 
 #include "zheap/read/zheap_scan.h"
 #include "zheap/history/zheap_walk.h"
+#include "zheap/write/zheap_write.h"
 
 const TupleTableSlotOps *
 zheap_slot_callbacks(Relation rel)

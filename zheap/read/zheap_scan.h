@@ -9,7 +9,7 @@
 #ifndef ZHEAP_SCAN_H
 #define ZHEAP_SCAN_H
 
-#include "zheap/zheap.h"
+#include "zheap/read/zheap_read.h"
 #include "zheap/format/zheap_tuple.h"
 
 /* a row version found on the page, copied */

@@ -17,7 +17,7 @@
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
-#include "zheap/zheap.h"
+#include "zheap/space/zheap_space.h"
 
 #define RECENT_BUFFERS		16
 

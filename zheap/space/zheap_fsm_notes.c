@@ -23,7 +23,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
-#include "zheap/zheap.h"
+#include "zheap/space/zheap_space.h"
 
 /* notes at first, and at most: those of 8 GB, in 24 MB */
 #define FREED_START			256

@@ -33,6 +33,7 @@
 #include "undo/undo_debug.h"
 #include "zheap/history/zheap_spill_chain.h"
 #include "zheap/history/zheap_walk.h"
+#include "zheap/space/zheap_space.h"
 
 /* less than this isn't worth a spill */
 #define SPILL_MIN_BYTES			17

@@ -20,6 +20,7 @@
 
 #include "zheap/history/zheap_spill_chain.h"
 #include "zheap/history/zheap_walk.h"
+#include "zheap/space/zheap_space.h"
 
 /*
  * Undo records that one call may read under the exclusive lock.  Rows that

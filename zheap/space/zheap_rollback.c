@@ -27,6 +27,7 @@
 
 #include "undo/undo_debug.h"
 #include "zheap/history/zheap_walk.h"
+#include "zheap/space/zheap_space.h"
 
 /* records taken back under one lock and in one delta (B3) */
 #define ROLLBACK_BATCH			1000

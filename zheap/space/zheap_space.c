@@ -28,8 +28,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "zheap/zheap.h"
-#include "zheap/write/zheap_xlog_insert.h"
+#include "zheap/space/zheap_space.h"
 
 /* a page with a few dead line pointers still counts as empty */
 #define NEARLY_EMPTY_ROOM \

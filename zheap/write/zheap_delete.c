@@ -17,7 +17,7 @@
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
-#include "zheap/zheap.h"
+#include "zheap/write/zheap_write.h"
 #include "zheap/write/zheap_lock.h"
 #include "zheap/write/zheap_xlog_insert.h"
 #include "zheap/write/zheap_xlog_change.h"

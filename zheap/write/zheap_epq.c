@@ -16,7 +16,7 @@
 
 #include "executor/executor.h"
 
-#include "zheap/zheap.h"
+#include "zheap/write/zheap_write.h"
 
 static ExecutorRun_hook_type prev_executor_run = NULL;
 static ExecutorFinish_hook_type prev_executor_finish = NULL;

@@ -34,7 +34,7 @@
 #include "storage/predicate.h"
 #include "utils/rel.h"
 
-#include "zheap/zheap.h"
+#include "zheap/write/zheap_write.h"
 #include "zheap/write/zheap_xlog_insert.h"
 
 /* an insert's undo payload: cid, tenure, base, ranges, token */

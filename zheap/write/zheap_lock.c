@@ -21,7 +21,7 @@
 #include "storage/bufmgr.h"
 #include "utils/snapmgr.h"
 
-#include "zheap/zheap.h"
+#include "zheap/write/zheap_write.h"
 #include "zheap/write/zheap_lock.h"
 
 /* what one look at the locked page came to */

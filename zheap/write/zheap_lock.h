@@ -25,7 +25,7 @@
 #include "nodes/lockoptions.h"
 #include "storage/lmgr.h"
 
-#include "zheap/zheap.h"
+#include "zheap/write/zheap_write.h"
 #include "zheap/write/zheap_xlog_change.h"
 
 /* which version of the row the caller means (rule R2) */

@@ -26,7 +26,7 @@
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
-#include "zheap/zheap.h"
+#include "zheap/write/zheap_write.h"
 #include "zheap/write/zheap_lock.h"
 
 /* do two modes exclude each other; the relation is monotonous in both */

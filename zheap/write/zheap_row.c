@@ -15,7 +15,7 @@
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 
-#include "zheap/zheap.h"
+#include "zheap/write/zheap_write.h"
 #include "zheap/write/zheap_lock.h"
 
 /* heavyweight locks as strong as the four row lock modes, on tuple and tag */

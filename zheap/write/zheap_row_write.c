@@ -14,7 +14,7 @@
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/zheap.h"
+#include "zheap/write/zheap_write.h"
 #include "zheap/write/zheap_lock.h"
 #include "zheap/write/zheap_xlog_insert.h"
 #include "zheap/write/zheap_xlog_change.h"

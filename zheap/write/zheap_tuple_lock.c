@@ -14,7 +14,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "zheap/zheap.h"
+#include "zheap/write/zheap_write.h"
 #include "zheap/write/zheap_lock.h"
 
 /* ----------------------------------------------------------------

@@ -25,41 +25,9 @@
 #include "utils/datum.h"
 #include "utils/rel.h"
 
-#include "zheap/zheap.h"
+#include "zheap/write/zheap_write.h"
 #include "zheap/history/zheap_jump.h"
-#include "zheap/write/zheap_lock.h"
-#include "zheap/write/zheap_xlog_insert.h"
-#include "zheap/write/zheap_xlog_change.h"
-
-/* an update in flight, next to its ZRowWrite */
-typedef struct UpdatePlan
-{
-	Relation	rel;
-	TupleTableSlot *slot;		/* the new row's values */
-	ZTuple	   *tuple;			/* formed; NULL while it must still be toasted */
-	char	   *body;			/* the same with origins, as it goes to the page */
-	uint16		bodylen;
-	bool		toasted;		/* formed with the old version in view */
-	Bitmapset  *key_attrs;
-	Bitmapset  *all_attrs;
-	/* set by update_decide() for the version on top */
-	bool		key_changed;
-	bool		index_changed;
-	bool		toast_first;	/* lock the row, toast, take it again */
-	/* rule T */
-	bool		events_known;
-	bool		events_pending;
-	/* what was tried */
-	bool		reclaimed;		/* for the row in place */
-	bool		no_room;		/* not even after that */
-	bool		reclaimed_move; /* for the row as a new one on its page */
-	int			reclaim_options;
-	bool		move;			/* the outcome */
-	/* a move's new version */
-	bool		same_page;
-	OffsetNumber new_off;
-	ZXactSlotChoice new_choice;
-} UpdatePlan;
+#include "zheap/write/zheap_update.h"
 
 /* of an undo record's payload, so much is left for the replaced bytes */
 #define UPDATE_MAX_OLD_BYTES	(UNDO_MAX_PAYLOAD - 128)
@@ -94,7 +62,7 @@ update_datum_is_same(Form_pg_attribute att, Datum a, Datum b)
  * yet?  May answer yes where a toasted value only looks different.
  */
 static bool
-update_values_change(UpdatePlan *plan, Bitmapset *attrs, const char *old,
+update_values_change(ZUpdatePlan *plan, Bitmapset *attrs, const char *old,
 					 uint16 oldlen)
 {
 	TupleDesc	desc = RelationGetDescr(plan->rel);
@@ -131,7 +99,7 @@ update_values_change(UpdatePlan *plan, Bitmapset *attrs, const char *old,
 static void
 update_decide(ZRowWrite *w, void *arg)
 {
-	UpdatePlan *plan = arg;
+	ZUpdatePlan *plan = arg;
 
 	if (plan->tuple == NULL)
 	{
@@ -160,7 +128,7 @@ update_decide(ZRowWrite *w, void *arg)
  * Form the new row now if that surely needs no toasting; no lock held.
  */
 static void
-update_form_early(UpdatePlan *plan)
+update_form_early(ZUpdatePlan *plan)
 {
 	plan->tuple = zheap_form_untoasted(plan->rel, plan->slot);
 }
@@ -170,7 +138,7 @@ update_form_early(UpdatePlan *plan)
  * against the version locked.  Nobody else can change that version now.
  */
 static void
-update_lock_and_toast(ZRowWrite *w, UpdatePlan *plan)
+update_lock_and_toast(ZRowWrite *w, ZUpdatePlan *plan)
 {
 	TupleTableSlot *oldslot;
 
@@ -227,7 +195,7 @@ update_events_are_pending(Relation rel)
  * with events_known unset: find out first.
  */
 static bool
-update_may_overwrite(ZRowWrite *w, UpdatePlan *plan)
+update_may_overwrite(ZRowWrite *w, ZUpdatePlan *plan)
 {
 	if (w->top.status != ZXACT_CURRENT || plan->rel->trigdesc == NULL)
 		return true;
@@ -247,7 +215,7 @@ update_may_overwrite(ZRowWrite *w, UpdatePlan *plan)
  * more than can be named.
  */
 static Fxid
-update_make_body(ZRowWrite *w, UpdatePlan *plan, bool move)
+update_make_body(ZRowWrite *w, ZUpdatePlan *plan, bool move)
 {
 	const ZOrigins *o = &w->origins;
 	ZOrigin		origin[ZHEAP_MAX_ORIGINS + 1];
@@ -290,7 +258,7 @@ update_make_body(ZRowWrite *w, UpdatePlan *plan, bool move)
  * other rows independent.
  */
 static Size
-update_need(ZRowWrite *w, UpdatePlan *plan)
+update_need(ZRowWrite *w, ZUpdatePlan *plan)
 {
 	Size		need = zheap_page_replace_need(w->page, w->off, plan->bodylen);
 	int			nslots = ZPageGetOpaque(w->page)->nslots;
@@ -305,7 +273,7 @@ update_need(ZRowWrite *w, UpdatePlan *plan)
  * changed nothing.  The row must be taken again in any case.
  */
 static bool
-update_reclaim(ZRowWrite *w, UpdatePlan *plan, Size missing)
+update_reclaim(ZRowWrite *w, ZUpdatePlan *plan, Size missing)
 {
 	/* spilling writes undo, which may wait: no undo pin may be kept (W19) */
 	undo_reader_close(&w->cx.reader);
@@ -318,7 +286,7 @@ update_reclaim(ZRowWrite *w, UpdatePlan *plan, Size missing)
  * do, but for the biggest rows.
  */
 static bool
-update_fits_undo(ZRowWrite *w, UpdatePlan *plan)
+update_fits_undo(ZRowWrite *w, ZUpdatePlan *plan)
 {
 	ZUndoDiff	diff;
 
@@ -334,7 +302,7 @@ update_fits_undo(ZRowWrite *w, UpdatePlan *plan)
  * is locked any more, take the row again.
  */
 static bool
-update_prepare_new_page(ZRowWrite *w, UpdatePlan *plan)
+update_prepare_new_page(ZRowWrite *w, ZUpdatePlan *plan)
 {
 	Page		page = BufferGetPage(w->newbuf);
 	ZReserveResult reserved;
@@ -384,7 +352,7 @@ update_prepare_new_page(ZRowWrite *w, UpdatePlan *plan)
 
 /* Find a place for the new version of a move; false as above. */
 static bool
-update_find_home(ZRowWrite *w, UpdatePlan *plan)
+update_find_home(ZRowWrite *w, ZUpdatePlan *plan)
 {
 	Buffer		buffer;
 	bool		append;
@@ -438,7 +406,7 @@ typedef enum UpdateStep
 
 /* w is taken */
 static UpdateStep
-update_try_in_place(ZRowWrite *w, UpdatePlan *plan, Fxid *wait_for)
+update_try_in_place(ZRowWrite *w, ZUpdatePlan *plan, Fxid *wait_for)
 {
 	Size		need;
 	Size		room;
@@ -475,7 +443,7 @@ update_try_in_place(ZRowWrite *w, UpdatePlan *plan, Fxid *wait_for)
 
 /* w is taken */
 static UpdateStep
-update_try_move(ZRowWrite *w, UpdatePlan *plan, Fxid *wait_for)
+update_try_move(ZRowWrite *w, ZUpdatePlan *plan, Fxid *wait_for)
 {
 	/* only moves clear the page's all-visible bit: the map wasn't pinned yet */
 	if (!w->need_vm)
@@ -505,7 +473,7 @@ update_try_move(ZRowWrite *w, UpdatePlan *plan, Fxid *wait_for)
  * zheap_row_take().
  */
 static TM_Result
-update_take(ZRowWrite *w, UpdatePlan *plan)
+update_take(ZRowWrite *w, ZUpdatePlan *plan)
 {
 	for (;;)
 	{
@@ -543,7 +511,7 @@ update_take(ZRowWrite *w, UpdatePlan *plan)
  */
 
 static void
-update_write_in_place(ZRowWrite *w, UpdatePlan *plan)
+update_write_in_place(ZRowWrite *w, ZUpdatePlan *plan)
 {
 	ZUndo		u;
 	ZTupleHeader header;
@@ -568,199 +536,6 @@ update_write_in_place(ZRowWrite *w, UpdatePlan *plan)
 		pfree(jump);
 }
 
-/* a move about to be written */
-typedef struct UpdateMove
-{
-	ZRowWrite  *w;
-	Buffer		newbuf;			/* w->buffer if on the same page */
-	Page		newpage;
-	BlockNumber newblock;
-	bool		init;
-	UndoInsertion ins;
-	ZVmClear	vm;
-	ZOwnChange	own[2];
-	ZRowChange	old;
-	ZMoveHead	head;
-	char		packed[ZMOVE_MAX_HEAD];
-	uint16		packed_len;
-	char		coded[ZCODED_ROW_SIZE];
-	uint16		coded_len;		/* 0: the row is logged as it is */
-} UpdateMove;
-
-/*
- * Two records on one undo page.  On one and the same table page they are
- * neighbours of one chain, else each belongs to its page's xact slot.
- */
-static void
-update_move_prepare(UpdateMove *m, UpdatePlan *plan)
-{
-	ZRowWrite  *w = m->w;
-	ZUndo		u[2];
-	char	   *payload[2];
-	uint16		len[2];
-	BlockNumber block[2] = {w->block, m->newblock};
-
-	zheap_row_describe(w, ZUNDO_MOVE, plan->key_changed, &u[0],
-					   &m->old.header);
-	m->old.header.flags2 |= ZH_MOVED;
-	m->old.offset = w->off;
-	m->old.tuple = NULL;
-	m->old.len = 0;
-	ItemPointerSet(&u[0].tid, m->newblock, plan->new_off);
-
-	memset(&u[1], 0, sizeof(ZUndo));
-	u[1].kind = ZUNDO_INSERT_SET;
-	u[1].offset = plan->new_off;
-	u[1].writer = w->fxid;
-	u[1].cid = w->cid;
-	u[1].nranges = 1;
-	u[1].first[0] = u[1].last[0] = plan->new_off;
-	u[1].tid = w->tid;
-	u[1].flags = plan->key_changed ? 0 : ZUNDO_KEPT_KEY;
-	if (m->init)
-		u[1].flags |= ZUNDO_TENURE_START;
-	else if (!plan->same_page)
-		zheap_undo_describe_tenure(&w->cx, m->newpage, m->newblock,
-								   &plan->new_choice, &u[1]);
-
-	undo_insertion_init(&m->ins, w->rel);
-	for (int i = 0; i < 2; i++)
-	{
-		len[i] = zheap_undo_payload_size(&u[i]);
-		payload[i] = palloc(len[i]);
-		zheap_undo_encode(&u[i], payload[i]);
-		undo_insertion_add(&m->ins, u[i].kind, u[i].flags, block[i],
-						   u[i].offset,
-						   i == 1 && plan->same_page ? UNDO_CHAIN_PREVIOUS :
-						   u[i].chain,
-						   payload[i], len[i]);
-	}
-
-	memset(&m->vm, 0, sizeof(ZVmClear));
-	m->head.flags = 0;
-	if (PageIsAllVisible(w->page))
-	{
-		zheap_vm_add(&m->vm, w->block, w->vmbuffer);
-		m->head.flags |= ZMOVE_CLEARED_VM_OLD;
-	}
-	if (!plan->same_page && PageIsAllVisible(m->newpage))
-	{
-		zheap_vm_add(&m->vm, m->newblock, w->newvm);
-		m->head.flags |= ZMOVE_CLEARED_VM_NEW;
-	}
-	zheap_vm_lock(&m->vm);
-	undo_prepare(&m->ins);
-}
-
-static void
-update_move_log(UpdateMove *m, UpdatePlan *plan)
-{
-	ZRowWrite  *w = m->w;
-	uint8		flags = REGBUF_STANDARD | (m->init ? REGBUF_WILL_INIT : 0);
-	XLogRecPtr	lsn;
-
-	XLogBeginInsert();
-	XLogRegisterData(m->packed, m->packed_len);
-	XLogRegisterBuffer(0, w->buffer, REGBUF_STANDARD);
-	if (!plan->same_page)
-		XLogRegisterBuffer(1, m->newbuf, flags);
-	if (m->coded_len > 0)
-		XLogRegisterBufData(plan->same_page ? 0 : 1, m->coded, m->coded_len);
-	else
-		XLogRegisterBufData(plan->same_page ? 0 : 1, plan->body,
-							plan->bodylen);
-	undo_register(&m->ins, 2);
-	zheap_vm_register(&m->vm, 3);
-	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_MOVE);
-
-	PageSetLSN(w->page, lsn);
-	PageSetLSN(m->newpage, lsn);
-	undo_set_lsn(&m->ins, lsn);
-	zheap_vm_set_lsn(&m->vm, lsn);
-}
-
-/* End the old version, put the new one; *newtid is where. */
-static void
-update_write_move(ZRowWrite *w, UpdatePlan *plan, ItemPointer newtid)
-{
-	UpdateMove *m = palloc(sizeof(UpdateMove));
-	ZTupleHeader header;
-	bool		same = plan->same_page;
-
-	m->w = w;
-	m->newbuf = same ? w->buffer : w->newbuf;
-	m->newpage = BufferGetPage(m->newbuf);
-	m->newblock = BufferGetBlockNumber(m->newbuf);
-	m->init = PageIsNew(m->newpage);
-	update_move_prepare(m, plan);
-
-	/* the new version: just inserted */
-	zheap_header_get(plan->body, &header);
-	header.slot = same ? w->choice.id : plan->new_choice.id;
-	header.flags2 = 0;
-	zheap_header_put(plan->body, &header);
-
-	m->own[0].xact_slot = w->choice.id;
-	m->own[0].tenure = w->choice.tenure;
-	m->own[0].fxid = w->fxid;
-	m->own[0].urp = m->ins.rec[same ? 1 : 0].urp;
-	m->own[1].xact_slot = header.slot;
-	m->own[1].tenure = same ? w->choice.tenure : plan->new_choice.tenure;
-	m->own[1].fxid = w->fxid;
-	m->own[1].urp = m->ins.rec[1].urp;
-	for (int i = 0; i < 2; i++)
-	{
-		m->head.undo_offset[i] = undo_insertion_offset(&m->ins, i);
-		m->head.xact_slot[i] = m->own[i].xact_slot;
-		m->head.tenure[i] = m->own[i].tenure;
-	}
-	m->head.offset[0] = w->off;
-	m->head.offset[1] = plan->new_off;
-	m->coded_len = zheap_code_row(m->newpage,
-								  same ? w->off : plan->new_off - 1,
-								  plan->body, plan->bodylen, m->coded);
-	m->head.flags |= (same ? ZMOVE_SAME_PAGE : 0) |
-		(m->init ? ZMOVE_INIT_PAGE : 0) |
-		(m->coded_len > 0 ? ZMOVE_CODED : 0);
-	m->head.conflict =
-		zheap_conflict_pack(w->fxid,
-							Max(w->choice.conflict,
-								same ? InvalidFxid : plan->new_choice.conflict));
-	m->head.flags2 = m->old.header.flags2;
-	m->packed_len = zheap_move_pack(m->packed, &m->head);
-
-	START_CRIT_SECTION();
-	if (m->init)
-		zheap_page_init(m->newpage,
-						zheap_new_page_xact_slots(plan->bodylen));
-	zheap_change_apply_own(w->page, &m->own[0]);
-	if (!zheap_change_apply_row(w->page, &m->old))
-		elog(PANIC, "row (%u,%u) can't be ended", w->block, w->off);
-	if (!same)
-		zheap_change_apply_own(m->newpage, &m->own[1]);
-	if (!zheap_change_apply_arrival(m->newpage, plan->new_off,
-									plan->body, plan->bodylen))
-		elog(PANIC, "no room for row (%u,%u)", m->newblock, plan->new_off);
-	MarkBufferDirty(w->buffer);
-	MarkBufferDirty(m->newbuf);
-	undo_insert(&m->ins);
-	zheap_vm_clear(&m->vm);
-	if (RelationNeedsWAL(w->rel))
-		update_move_log(m, plan);
-	else
-		undo_log_alone(&m->ins);
-	END_CRIT_SECTION();
-
-	undo_release(&m->ins);
-	zheap_vm_release(&m->vm);
-	zheap_freed_note(w->rel, w->block, w->page,
-					 ItemIdGetLength(PageGetItemId(w->page, w->off)));
-	ItemPointerSet(newtid, m->newblock, plan->new_off);
-	pfree((char *) m->ins.rec[0].payload);
-	pfree((char *) m->ins.rec[1].payload);
-	pfree(m);
-}
-
 /*
  * See table_tuple_update().  TM_Ok in place: *otid gets the tag PRE, so that
  * triggers find the old version; slot->tts_tid is the plain TID.
@@ -773,7 +548,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 {
 	ZRowWrite	row;
 	ZRowWrite  *w = &row;
-	UpdatePlan	plan;
+	ZUpdatePlan	plan;
 	ItemPointerData newtid;
 	bool		was_locked = zheap_tid_tag(otid) == ZTID_LOCKED;
 	TM_Result	result;
@@ -808,7 +583,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 
 		newtid = w->tid;
 		if (plan.move)
-			update_write_move(w, &plan, &newtid);
+			zheap_move_write(w, &plan, &newtid);
 		else
 			update_write_in_place(w, &plan);
 		zheap_row_end(w);

@@ -15,7 +15,7 @@
 #include "access/xlogutils.h"
 #include "storage/bufmgr.h"
 
-#include "zheap/zheap.h"
+#include "zheap/write/zheap_write.h"
 #include "zheap/write/zheap_xlog_insert.h"
 #include "zheap/write/zheap_xlog_change.h"
 

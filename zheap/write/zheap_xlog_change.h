@@ -38,7 +38,7 @@
 #include "access/xlogreader.h"
 
 #include "undo/undo_pack.h"
-#include "zheap/zheap.h"
+#include "zheap/write/zheap_write.h"
 
 #define ZCHANGE_CLEARED_VM		0x01
 #define ZCHANGE_SAME_NATTS		0x02	/* natts_flags1 is the present row's */

@@ -20,7 +20,7 @@
 #include "access/xlogutils.h"
 #include "storage/bufmgr.h"
 
-#include "zheap/zheap.h"
+#include "zheap/write/zheap_write.h"
 #include "zheap/write/zheap_xlog_insert.h"
 
 /* fewer equal bytes than this don't end a literal */

@@ -1,9 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_xlog_insert.h
- *	  WAL records of inserts, page deltas and confirmations, and the parts of
- *	  redo that several records share.  (Records of delete, update, move and
- *	  lock: zheap_xlog_change.h.)
+ *	  WAL records of inserts and confirmations.  (Records of delete, update,
+ *	  move and lock: zheap_xlog_change.h; page deltas: zheap_format.h.)
  *
  * Main data comes first in each picture; "packed" numbers are undo_pack.h's.
  *
@@ -20,9 +19,6 @@
  *	MULTI_INSERT	the same; block 0: coded rows
  *	CONFIRM		xl_zheap_confirm
  *				block 0: table page: no data
- *	DELTA		xl_zheap_delta
- *				block 0: table page: {offset u16, length u16, bytes}, or a
- *				full image
  *
  * A coded row is one of
  *	plain		bytes behind the header << 1, packed; natts_flags1 u16; bytes
@@ -45,7 +41,7 @@
 #include "access/xlogreader.h"
 
 #include "undo/undo_pack.h"
-#include "zheap/zheap.h"
+#include "zheap/write/zheap_write.h"
 
 /* flags of inserts */
 #define ZINSERT_HAS_UNDO		0x01	/* else it extends an open range */
@@ -75,38 +71,12 @@ extern uint16 zheap_insert_pack(char *buf, uint8 info,
 								const ZInsertHead *head);
 extern void zheap_insert_unpack(XLogReaderState *record, ZInsertHead *head);
 
-/*
- * A conflict horizon, relative to the fxid of the record's writer; 0 if there
- * is none.
- */
-static inline uint64
-zheap_conflict_pack(Fxid fxid, Fxid conflict)
-{
-	return conflict == InvalidFxid ? 0 : undo_zigzag(fxid, conflict) + 1;
-}
-
-static inline Fxid
-zheap_conflict_unpack(Fxid fxid, uint64 packed)
-{
-	return packed == 0 ? InvalidFxid : undo_unzigzag(fxid, packed - 1);
-}
-
-/* hot standby: cancel who may need what goes; no lock held */
-extern void zheap_conflict_redo(XLogReaderState *record, Fxid conflict);
-
 typedef struct xl_zheap_confirm
 {
 	OffsetNumber offset;
 } xl_zheap_confirm;
 
 #define SizeOfZHeapConfirm		sizeof(xl_zheap_confirm)
-
-typedef struct xl_zheap_delta
-{
-	Fxid		conflict;		/* horizon for standby snapshots, or 0 */
-} xl_zheap_delta;
-
-#define SizeOfZHeapDelta		sizeof(xl_zheap_delta)
 
 /*
  * An insert as both the operation and its redo apply it to the page
@@ -151,18 +121,5 @@ extern uint16 zheap_insert_code_rows(Page page, const ZInsertChange *change,
 
 extern void zheap_insert_redo(XLogReaderState *record);
 extern void zheap_insert_desc(StringInfo buf, XLogReaderState *record);
-
-/*
- * Redo of a VM page registered by zheap_vm_register(): clears the bits of
- * those of the n table blocks that it maps.  Takes and releases its lock.
- */
-extern void zheap_vm_redo(XLogReaderState *record, uint8 block_id,
-						  const BlockNumber *heap_blocks, int n);
-
-/*
- * Tell the free space map of a page changed by redo, if it has become rather
- * full.  Called without its lock, with the room found under it.
- */
-extern void zheap_fsm_redo(XLogReaderState *record, uint8 block_id, Size room);
 
 #endif							/* ZHEAP_XLOG_INSERT_H */

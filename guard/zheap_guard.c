@@ -26,6 +26,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "guard/zheap_guard.h"
 #include "zheap/zheap.h"
 
 typedef struct GuardedFunction

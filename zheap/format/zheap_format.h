@@ -1,0 +1,134 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_format.h
+ *	  What tuples, pages, undo records, WAL records and TIDs of zheap look
+ *	  like: the whole of this folder.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZHEAP_FORMAT_H
+#define ZHEAP_FORMAT_H
+
+#include "postgres.h"
+
+#include "storage/bufmgr.h"
+
+#include "undo/undo.h"
+#include "undo/undo_pack.h"
+#include "zheap/format/zheap_page.h"
+#include "zheap/format/zheap_tuple.h"
+#include "zheap/format/zheap_undo.h"
+
+/* ----------------------------------------------------------------
+ *	TID tags (core-contract.md, section 0)
+ * ----------------------------------------------------------------
+ */
+#define ZTID_PRE			0x8000	/* image before my latest in-place update */
+#define ZTID_LOCKED			0x4000	/* top image; I hold the lock */
+#define ZTID_DIRTY			0x2000	/* the image a DIRTY fetch found */
+#define ZTID_TAGS			0xE000
+#define ZTID_OFFSET_MASK	0x1FFF
+
+/* moved-partition (0xfffd) and speculative (0xfffe) markers are no tags */
+static inline uint16
+zheap_tid_tag(const ItemPointerData *tid)
+{
+	uint16		off = ItemPointerGetOffsetNumberNoCheck(tid);
+
+	return off >= 0xfff0 ? 0 : (off & ZTID_TAGS);
+}
+
+static inline OffsetNumber
+zheap_tid_offset(const ItemPointerData *tid)
+{
+	return ItemPointerGetOffsetNumberNoCheck(tid) & ZTID_OFFSET_MASK;
+}
+
+static inline void
+zheap_tid_set_tag(ItemPointerData *tid, uint16 tag)
+{
+	tid->ip_posid = (tid->ip_posid & ZTID_OFFSET_MASK) | tag;
+}
+
+/* ----------------------------------------------------------------
+ *	zheap_delta.c: logged change of one page by bytes (rule W27)
+ *
+ * delta_begin gives a private copy of the page to change freely (errors are
+ * harmless); delta_finish copies it back and logs the difference in a
+ * critical section, with a conflict horizon where history visible to some
+ * standby snapshot is removed (0 = none).  Buffer exclusively locked all
+ * along; rel may be a fake relcache entry.  delta_finish with an unchanged
+ * page does nothing.
+ * ----------------------------------------------------------------
+ */
+typedef struct ZPageDelta
+{
+	Relation	rel;
+	Buffer		buffer;
+	PGAlignedBlock work;
+} ZPageDelta;
+
+extern Page zheap_delta_begin(ZPageDelta *delta, Relation rel, Buffer buffer);
+extern void zheap_delta_finish(ZPageDelta *delta, Fxid conflict);
+/*
+ * Logs that rows of a relation are about to be gone which standby snapshots
+ * may still want: the horizon alone.  Any valid page of it, no lock held.
+ */
+extern void zheap_delta_log_conflict(Relation rel, BlockNumber block,
+									 Fxid conflict);
+/*
+ * One xact slot more.  Every tuple moves, so a delta would be a whole page;
+ * redo repeats the deed instead.  False if there is no room.
+ */
+extern bool zheap_delta_grow(Relation rel, Buffer buffer);
+extern void zheap_delta_redo_grow(XLogReaderState *record);
+
+/*
+ *	DELTA		xl_zheap_delta
+ *				block 0: table page: {offset u16, length u16, bytes}, or a
+ *				full image
+ */
+typedef struct xl_zheap_delta
+{
+	Fxid		conflict;		/* horizon for standby snapshots, or 0 */
+} xl_zheap_delta;
+
+#define SizeOfZHeapDelta		sizeof(xl_zheap_delta)
+
+/*
+ * A conflict horizon, relative to the fxid of the record's writer; 0 if there
+ * is none.
+ */
+static inline uint64
+zheap_conflict_pack(Fxid fxid, Fxid conflict)
+{
+	return conflict == InvalidFxid ? 0 : undo_zigzag(fxid, conflict) + 1;
+}
+
+static inline Fxid
+zheap_conflict_unpack(Fxid fxid, uint64 packed)
+{
+	return packed == 0 ? InvalidFxid : undo_unzigzag(fxid, packed - 1);
+}
+
+/* hot standby: cancel who may need what goes; no lock held */
+extern void zheap_conflict_redo(XLogReaderState *record, Fxid conflict);
+
+extern void zheap_delta_redo(XLogReaderState *record);
+extern void zheap_delta_desc(StringInfo buf, XLogReaderState *record);
+
+/* ----------------------------------------------------------------
+ *	WAL records; those below 0x60 are the undo store's
+ * ----------------------------------------------------------------
+ */
+#define XLOG_ZHEAP_INSERT		0x60
+#define XLOG_ZHEAP_MULTI_INSERT	0x70
+#define XLOG_ZHEAP_UPDATE		0x80	/* in place */
+#define XLOG_ZHEAP_MOVE			0x90
+#define XLOG_ZHEAP_DELETE		0xA0
+#define XLOG_ZHEAP_LOCK			0xB0
+#define XLOG_ZHEAP_DELTA		0xC0
+#define XLOG_ZHEAP_CONFIRM		0xD0	/* speculative insertion confirmed */
+#define XLOG_ZHEAP_GROW			0xE0	/* one xact slot more */
+
+#endif							/* ZHEAP_FORMAT_H */

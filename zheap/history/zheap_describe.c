@@ -1,0 +1,215 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_describe.c
+ *	  How the undo record of a change names its tenure and the version that it
+ *	  replaces.
+ *
+ * The page is exclusively locked by the caller during a whole call, and not
+ * changed yet.  Undo may be read.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/rel.h"
+
+#include "zheap/history/zheap_walk.h"
+
+/* a running tenure repeats its BASE about every so many records (B1) */
+#define BASE_INTERVAL			32
+
+/*
+ * Content of the xact slot below the family's tenures: walk from the record u
+ * of writer w to the start of the oldest one.  All of them are of the own,
+ * running top transaction, so their undo is there.
+ */
+static void
+find_base(ZReadContext *cx, BlockNumber block, Fxid w, UndoRecPtr u,
+		  Fxid *base_fxid, UndoRecPtr *base_urp)
+{
+	ZWalk		walk;
+
+	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block,
+					InvalidOffsetNumber, NULL, NULL);
+	walk.w = w;
+	walk.u = u;
+	for (;;)
+	{
+		const ZUndo *r = &walk.undo;
+
+		if (!zheap_walk_fetch(&walk, false))
+			zheap_row_is_corrupt(cx->rel, block, InvalidOffsetNumber,
+								 "undo of the running transaction");
+		if (r->flags & ZUNDO_BASE)
+		{
+			*base_fxid = r->base_fxid;
+			*base_urp = r->base_urp;
+			return;
+		}
+		if ((r->flags & ZUNDO_TENURE_START) && !(r->flags & ZUNDO_FAMILY))
+		{
+			*base_fxid = r->prev_fxid;
+			*base_urp = r->chain;
+			return;
+		}
+		if (r->flags & ZUNDO_TENURE_START)
+			walk.w = r->prev_fxid;
+		walk.u = r->chain;
+	}
+}
+
+/*
+ * Is it time to repeat BASE within a tenure (attack B1)?  Only worth it while
+ * rows of older foreign owners still refer to the xact slot.  The pointer's
+ * bits stand in for a counter.
+ */
+static bool
+base_is_due(Page page, const ZXactSlotChoice *choice)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	uint64		hash = choice->prev_urp * UINT64CONST(0x9E3779B97F4A7C15);
+	OffsetNumber off;
+
+	if ((hash >> 32) % BASE_INTERVAL != 0)
+		return false;
+	for (off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		lp = PageGetItemId(page, off);
+		ZTupleHeader hdr;
+
+		if (!ItemIdIsNormal(lp))
+			continue;
+		zheap_header_get((char *) PageGetItem(page, lp), &hdr);
+		if (hdr.slot == choice->id &&
+			ZHeaderReused(&hdr) == ZH_REUSED_FOREIGN)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Fill chain, TENURE_START, FAMILY, prev_fxid and BASE of a record that is
+ * about to be written with choice.  Exclusive lock held; nothing was changed
+ * yet.  May read undo.
+ */
+void
+zheap_undo_describe_tenure(ZReadContext *cx, Page page, BlockNumber block,
+						   const ZXactSlotChoice *choice, ZUndo *u)
+{
+	ZXactSlot	slot = ZPageGetXactSlot(page, choice->id);
+
+	Assert(slot->urp == choice->prev_urp);
+	Assert((choice->tenure == ZTENURE_FREE) == ZXactSlotIsFree(slot));
+
+	u->flags &= ~(ZUNDO_TENURE_START | ZUNDO_FAMILY | ZUNDO_BASE);
+	u->chain = choice->prev_urp;
+	u->prev_fxid = InvalidFxid;
+	u->base_fxid = InvalidFxid;
+	u->base_urp = InvalidUndoRecPtr;
+
+	switch (choice->tenure)
+	{
+		case ZTENURE_CONTINUE:
+			if (base_is_due(page, choice))
+			{
+				u->flags |= ZUNDO_BASE;
+				find_base(cx, block, ZXactSlotFxid(slot), slot->urp,
+						  &u->base_fxid, &u->base_urp);
+			}
+			break;
+		case ZTENURE_FREE:
+		case ZTENURE_FROZEN:
+			u->flags |= ZUNDO_TENURE_START;
+			u->chain = InvalidUndoRecPtr;
+			break;
+		case ZTENURE_FAMILY:
+			Assert(choice->prev_fxid == ZXactSlotFxid(slot));
+			u->flags |= ZUNDO_TENURE_START | ZUNDO_FAMILY | ZUNDO_BASE;
+			u->prev_fxid = choice->prev_fxid;
+			find_base(cx, block, choice->prev_fxid, choice->prev_urp,
+					  &u->base_fxid, &u->base_urp);
+			break;
+		case ZTENURE_FOREIGN:
+			Assert(choice->prev_fxid == ZXactSlotFxid(slot));
+			u->flags |= ZUNDO_TENURE_START;
+			u->prev_fxid = choice->prev_fxid;
+			break;
+	}
+}
+
+/*
+ * Describe the version that a change replaces (rule M4): see zheap.h.
+ *
+ * An old version in another xact slot is named by that slot's content, walked
+ * down to the first committed tenure: a running foreign taker above it may
+ * vanish before the record is read (attack A1).
+ */
+void
+zheap_undo_describe_old(ZReadContext *cx, Page page, BlockNumber block,
+						OffsetNumber off, const ZXactSlotChoice *choice,
+						const ZTupleHeader *hdr, ZUndo *u)
+{
+	ZWalk		walk;
+
+	zheap_undo_describe_tenure(cx, page, block, choice, u);
+
+	u->flags &= ~ZUNDO_OLD_MASK;
+	u->link_fxid = InvalidFxid;
+	u->link_urp = InvalidUndoRecPtr;
+	u->oldhdr = *hdr;
+	zheap_xact_slot_flag_header(&u->oldhdr, choice->id, choice->tenure);
+	Assert(!ZHeaderIsEnded(hdr));
+
+	if (hdr->slot == 0 || (hdr->flags2 & ZH_LOCK_ONLY))
+	{
+		u->flags |= ZUNDO_OLD_ALLVISIBLE;
+		return;
+	}
+	Assert(!(hdr->slot == choice->id && choice->tenure == ZTENURE_FROZEN));
+	if (hdr->slot == choice->id)
+	{
+		u->flags |= ZUNDO_OLD_IN_CHAIN;
+		return;
+	}
+
+	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
+					NULL, NULL);
+	zheap_walk_at_slot(&walk, page, hdr->slot);
+	walk.hdr = *hdr;
+	walk.skip = ZHeaderReused(hdr) == ZH_REUSED_FOREIGN &&
+		!ZXactSlotIsAmbiguous(walk.slot);
+	for (;;)
+	{
+		ZXactStatus status = zheap_xact_status(walk.w, &cx->hz);
+
+		if (status == ZXACT_ALL_VISIBLE)
+		{
+			u->flags |= ZUNDO_OLD_ALLVISIBLE;
+			return;
+		}
+		if (status == ZXACT_COMMITTED)
+		{
+			u->flags |= ZUNDO_OLD_LINK;
+			u->link_fxid = walk.w;
+			u->link_urp = walk.u;
+			return;
+		}
+
+		/*
+		 * Running above a committed tenure; or aborted since the xact slot
+		 * was chosen, which is no different: our lock keeps its undo.
+		 */
+		switch (zheap_walk_find(&walk, status == ZXACT_ABORTED))
+		{
+			case ZFIND_OTHER:
+				break;
+			case ZFIND_GONE:
+				u->flags |= ZUNDO_OLD_ALLVISIBLE;
+				return;
+			default:
+				/* a running foreign writer is waited for before */
+				zheap_row_is_corrupt(cx->rel, block, off,
+									 "no running change of a row that is changed");
+		}
+	}
+}

@@ -1,0 +1,301 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_history.h
+ *	  Owners of xact slots, versions of rows, and what each snapshot sees of
+ *	  them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZHEAP_HISTORY_H
+#define ZHEAP_HISTORY_H
+
+#include "postgres.h"
+
+#include "utils/snapshot.h"
+
+#include "zheap/format/zheap_format.h"
+
+/* ----------------------------------------------------------------
+ *	zheap_xact_slot.c
+ * ----------------------------------------------------------------
+ */
+
+/* status of a writer, tested in the order of rule M7 */
+typedef enum ZXactStatus
+{
+	ZXACT_ALL_VISIBLE,			/* fxid < U, or 0 */
+	ZXACT_CURRENT,				/* of my own top transaction, not aborted */
+	ZXACT_RUNNING,				/* foreign */
+	ZXACT_COMMITTED,
+	ZXACT_ABORTED
+} ZXactStatus;
+
+extern ZXactStatus zheap_xact_status(Fxid fxid, const UndoHorizons *hz);
+
+/* as above for an xact slot; uses and sets the COMMITTED hint (W24) */
+extern ZXactStatus zheap_xact_slot_status(Buffer buffer, ZXactSlot slot,
+										  const UndoHorizons *hz);
+
+/* does any xact slot of the page have an aborted owner (share lock) */
+extern bool zheap_page_has_aborted(Buffer buffer, Page page,
+								   const UndoHorizons *hz);
+
+typedef enum ZTenure
+{
+	ZTENURE_CONTINUE,			/* mine already, exactly this xid */
+	ZTENURE_FREE,				/* was FREE */
+	ZTENURE_FAMILY,				/* another xid of my top transaction */
+	ZTENURE_FOREIGN,			/* committed foreign owner */
+	ZTENURE_FROZEN				/* the same, visible to all: its tuples are
+								 * frozen (rule M9), then as FREE */
+} ZTenure;
+
+typedef struct ZXactSlotChoice
+{
+	uint8		id;
+	ZTenure		tenure;
+	Fxid		prev_fxid;		/* owner before (FAMILY, FOREIGN) */
+	UndoRecPtr	prev_urp;		/* urp before: the new record's chain */
+	Fxid		conflict;		/* FROZEN: conflict horizon to be logged, or 0 */
+} ZXactSlotChoice;
+
+/*
+ * An open record that this backend wrote (INSERT_OPEN, open DELETE).  While it
+ * is the newest of its xact slot, further rows of the same command need none.
+ * Nothing has to be reset at the end of a transaction: fxids don't come back.
+ */
+typedef struct ZOpenRecord
+{
+	RelFileLocator locator;
+	BlockNumber block;
+	UndoRecPtr	urp;			/* Invalid: none yet */
+	Fxid		fxid;
+	CommandId	cid;
+} ZOpenRecord;
+
+extern bool zheap_open_record_goes_on(const ZOpenRecord *open, Relation rel,
+									  BlockNumber block,
+									  const ZXactSlotChoice *choice,
+									  Fxid fxid, CommandId cid);
+extern void zheap_open_record_note(ZOpenRecord *open, Relation rel,
+								   BlockNumber block, UndoRecPtr urp,
+								   Fxid fxid, CommandId cid);
+
+typedef enum ZReserveResult
+{
+	ZRESERVE_OK,
+	ZRESERVE_ABORTED,			/* an aborted owner is on the page: roll it
+								 * back first, start over */
+	ZRESERVE_WAIT				/* only running foreign owners: release the page,
+								 * wait for *wait_for, start over */
+} ZReserveResult;
+
+/*
+ * The xact slot with this content, if all others are FREE or their owners
+ * visible to all; else 0.
+ */
+extern uint8 zheap_xact_slot_only(Page page, Fxid fxid, UndoRecPtr urp,
+								  const UndoHorizons *hz);
+
+/*
+ * Choose the xact slot for a change by fxid (mine), rule M6 steps 2-8.
+ * Exclusive lock held.  May grow the page (own WAL record), never freezes or
+ * takes over: that is part of the change itself.  prefer: xact slot id of the
+ * row to be changed, or 0.
+ */
+extern ZReserveResult zheap_xact_slot_reserve(Relation rel, Buffer buffer,
+											  const UndoHorizons *hz,
+											  Fxid fxid, uint8 prefer,
+											  ZXactSlotChoice *choice,
+											  Fxid *wait_for);
+
+/*
+ * Part of every change's apply, in do and redo: the takeover or freezing pass
+ * over the page's tuples, then slot = {fxid, urp}.  Deterministic.
+ */
+extern void zheap_xact_slot_own(Page page, uint8 id, ZTenure tenure,
+								Fxid fxid, UndoRecPtr urp);
+
+/* what that pass will make of a header (before the change) that isn't ended */
+extern void zheap_xact_slot_flag_header(ZTupleHeader *header, uint8 id,
+										ZTenure tenure);
+
+/*
+ * Rule M9 on a private copy of the page: freeze every xact slot whose owner
+ * committed and is < U or removable for the relation.  Returns the largest
+ * fxid frozen by more than U (the conflict horizon), 0 if none;
+ * *changed tells whether anything was.  rel may be NULL: then only < U.
+ */
+extern Fxid zheap_page_freeze(Relation rel, Page page, const UndoHorizons *hz,
+							  bool *changed);
+
+/* ----------------------------------------------------------------
+ *	zheap_visibility.c
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * A row version found.  data[] holds its bytes (header as of that version).
+ */
+typedef struct ZVersion
+{
+	Fxid		writer;			/* 0: visible to all */
+	CommandId	cid;			/* valid if own */
+	bool		own;			/* writer is a current xid */
+	bool		loose;			/* writer may be a later owner of the xact slot,
+								 * see ZReadContext */
+	bool		ended;			/* this version is a deletion or move */
+	uint8		kind;			/* ZUNDO_* of the record that made it; 0 unknown */
+	ItemPointerData next;		/* moved to, if kind is ZUNDO_MOVE; else invalid */
+	uint16		len;
+	char		data[BLCKSZ];
+} ZVersion;
+
+/* an AM call's reading: horizons sampled before the page was locked, reader */
+typedef struct ZReadContext
+{
+	Relation	rel;
+	Snapshot	snapshot;
+	UndoHorizons hz;
+	UndoReader	reader;
+	bool		check_serializable; /* report conflicts out */
+	/*
+	 * Set after zheap_read_begin by readers that don't compare versions: the
+	 * identity of a foreign version may be the xact slot's owner instead of
+	 * its writer, and "next" of a moved row isn't looked for.  Saves undo
+	 * reads.
+	 */
+	bool		loose_identity;
+} ZReadContext;
+
+/*
+ * begin: samples horizons, opens the undo reader.  No buffer locked.
+ * resample: to be called again before each further page is locked.
+ * end: gives up pins.
+ */
+extern void zheap_read_begin(ZReadContext *cx, Relation rel, Snapshot snapshot);
+extern void zheap_read_resample(ZReadContext *cx);
+extern void zheap_read_end(ZReadContext *cx);
+
+/*
+ * Rule M8: which version of (page, off) does cx->snapshot see?  The page is
+ * locked (share is enough) during the whole call.  Returns true and fills *v
+ * if there is one that isn't ended.  All snapshot types:
+ *	MVCC, SELF, ANY (newest non-aborted image, whatever its status), DIRTY
+ *	(fills snapshot->xmin, xmax, speculativeToken), NON_VACUUMABLE, TOAST (as
+ *	SELF).  With an ended result true is never returned, but *v is filled (kind,
+ *	writer, next) when the newest relevant version is ended, else v->len = 0.
+ */
+extern bool zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
+								  BlockNumber block, OffsetNumber off,
+								  ZVersion *v);
+
+/*
+ * Do pointer and header alone tell that an MVCC snapshot sees no row at off,
+ * because it had ended before?  False: zheap_visible_version knows.  Page
+ * locked as there; no undo is read.
+ */
+extern bool zheap_row_is_past(ZReadContext *cx, Buffer buffer, Page page,
+							  OffsetNumber off);
+
+/*
+ * For page scans: the owners of a page's xact slots, each judged once.  A row
+ * that is NORMAL and whose xact slot isn't unseen (or is only a locker's) is
+ * seen as it stands, unless it has ended; then not at all.  Index 0 stands for
+ * rows without an owner.
+ *
+ * Returns true if no other row is there: no xact slot is unseen, and SPILLED
+ * pointers are invisible.  Then the page may be unlocked once it is copied.
+ * The snapshot is of type MVCC.  buffer is Invalid for a copy of the page, which
+ * may have been rolled back.
+ */
+typedef struct ZOwners
+{
+	int			n;				/* xact slots of the page */
+	bool		aborted;		/* is any of the owners */
+	bool		unseen[ZHEAP_MAX_XACT_SLOTS + 1];
+	Fxid		writer[ZHEAP_MAX_XACT_SLOTS + 1];
+} ZOwners;
+
+extern bool zheap_page_owners(ZReadContext *cx, Buffer buffer, Page page,
+							  BlockNumber block, ZOwners *owners);
+
+/*
+ * The newest non-aborted change of a row, for writers.  Exclusive or share
+ * lock held; aborted owners are stepped over.
+ */
+typedef struct ZTop
+{
+	bool		exists;			/* a NORMAL pointer with at least one non-aborted version */
+	ZXactStatus status;			/* of writer; ALL_VISIBLE if frozen */
+	Fxid		writer;			/* 0 if all-visible */
+	CommandId	cid;			/* if CURRENT */
+	uint8		kind;			/* ZUNDO_INSERT_*, UPDATE, DELETE, MOVE; 0 unknown */
+	bool		key_changed;	/* UPDATE touching key columns; DELETE, MOVE with KEY */
+	bool		ended;
+	bool		moved_partition;
+	ItemPointerData next;		/* MOVE */
+} ZTop;
+
+extern void zheap_top_version(ZReadContext *cx, Buffer buffer, Page page,
+							  BlockNumber block, OffsetNumber off, ZTop *top);
+
+/*
+ * Image and identity before my own most recent in-place update of the row
+ * (tag PRE).  False if the top isn't an own in-place update.
+ */
+extern bool zheap_predecessor(ZReadContext *cx, Buffer buffer, Page page,
+							  BlockNumber block, OffsetNumber off, ZVersion *v);
+
+/* was a row, whose top the snapshot doesn't see, only copied since */
+extern bool zheap_row_was_only_copied(ZReadContext *cx, Buffer buffer,
+									  Page page, BlockNumber block,
+									  OffsetNumber off, Snapshot snapshot);
+
+/* is the row surely dead to every snapshot, present and future (all_dead) */
+extern bool zheap_row_is_dead_to_all(ZReadContext *cx, Buffer buffer, Page page,
+									 BlockNumber block, OffsetNumber off);
+
+/* ----------------------------------------------------------------
+ *	zheap_predicate.c
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * SERIALIZABLE knows rows by TID.  A row that was updated in place has other
+ * readers than the version before it, so a version is named by its TID and a
+ * few bits of a hash of its bytes, in the upper part of the offset.  lock: a
+ * version was read; conflict_in: it is going to be replaced.  Content lock
+ * held by both; conflict_in raises serialization failures.
+ */
+extern void zheap_predicate_conflict_out(const ZReadContext *cx, Fxid writer);
+extern void zheap_predicate_lock(Relation rel, Snapshot snapshot,
+								 BlockNumber block, OffsetNumber off,
+								 const ZVersion *v);
+extern void zheap_predicate_conflict_in(Relation rel, BlockNumber block,
+										OffsetNumber off, const char *tuple,
+										uint16 len);
+
+/* ----------------------------------------------------------------
+ *	zheap_describe.c
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Fill oldhdr, OLD_* flags and link of a change record (rule M4): the row's
+ * present version as seen by the change that is about to be made with
+ * choice.  Exclusive lock held, aborted owners already rolled back; hdr is
+ * the tuple's header after normalising (before the takeover pass).  Also sets
+ * TENURE_START, FAMILY, prev_fxid, BASE, chain.
+ */
+extern void zheap_undo_describe_old(ZReadContext *cx, Page page,
+									BlockNumber block, OffsetNumber off,
+									const ZXactSlotChoice *choice,
+									const ZTupleHeader *hdr, ZUndo *u);
+
+/* the same for records without an old version (inserts, locks) */
+extern void zheap_undo_describe_tenure(ZReadContext *cx, Page page,
+									   BlockNumber block,
+									   const ZXactSlotChoice *choice, ZUndo *u);
+
+#endif							/* ZHEAP_HISTORY_H */

@@ -1,0 +1,208 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_space.h
+ *	  Blocks of a table and the room on them: pinning, finding room, making
+ *	  room, rolling back.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZHEAP_SPACE_H
+#define ZHEAP_SPACE_H
+
+#include "postgres.h"
+
+#include "zheap/history/zheap_history.h"
+
+/* ----------------------------------------------------------------
+ *	zheap_buffer.c
+ * ----------------------------------------------------------------
+ */
+extern void zheap_note_buffer(Relation rel, BlockNumber block, Buffer buffer);
+extern Buffer zheap_read_buffer(Relation rel, BlockNumber block);
+extern Buffer zheap_read_next_buffer(Relation rel, BlockNumber block,
+									 Buffer last,
+									 BufferAccessStrategy strategy);
+extern const char *zheap_next_page(Relation rel, Buffer buffer,
+								   BufferAccessStrategy strategy);
+
+/* ----------------------------------------------------------------
+ *	zheap_rollback.c
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Rule M11.  Takes and releases the exclusive lock itself, in batches; no
+ * lock held by the caller.  The registered undo client.
+ */
+extern void zheap_rollback_page(Relation rel, BlockNumber block);
+
+/* with the buffer pinned and exclusively locked by the caller, kept so */
+extern void zheap_rollback_buffer(Relation rel, Buffer buffer);
+
+/*
+ * Roll back a reader's copy of a page that it holds locked (share is enough),
+ * as far as one batch goes.  Nothing is logged, no hint is set.
+ */
+extern void zheap_rollback_copy(ZReadContext *cx, Page copy, BlockNumber block);
+
+/* ----------------------------------------------------------------
+ *	zheap_prune.c
+ * ----------------------------------------------------------------
+ */
+
+typedef struct ZPruneResult
+{
+	int			nreclaimed;		/* bodies dropped */
+	bool		changed;
+	/* only if TIDY */
+	int			ndead;			/* line pointers that are DEAD after it */
+	bool		all_visible;	/* every pointer NORMAL/UNUSED, every row has an
+								 * all-visible version, nothing ended (M15) */
+	bool		has_tuples;
+	/* always */
+	int			live_tuples;
+	int			recently_dead;	/* spilled ones included */
+} ZPruneResult;
+
+/*
+ * Reclaim: freeze what can be frozen, drop bodies of rows that ended for all
+ * (pointer DEAD, or UNUSED if NO_INDEXES), spilled ones too, drop slack of
+ * settled rows; if TIDY, trim and compact.  Exclusive lock held, aborted
+ * owners rolled back first by the caller.  One page delta.
+ */
+#define ZPRUNE_NO_INDEXES		1
+#define ZPRUNE_TIDY				2
+
+extern void zheap_prune_page(Relation rel, Buffer buffer,
+							 const UndoHorizons *hz, int options,
+							 ZPruneResult *result);
+
+/* ----------------------------------------------------------------
+ *	zheap_make_room.c
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * A writer lacks "missing" bytes on a page: prune it and, if that isn't
+ * enough, spill rows whose end has committed (rule M12); nothing is done if
+ * both together can't help.  Exclusive lock held and kept; the caller runs in
+ * a transaction with an xid and has no undo page pinned.  Returns whether the
+ * page may have changed.  options: ZPRUNE_NO_INDEXES, or 0.
+ */
+extern bool zheap_page_reclaim(Relation rel, Buffer buffer,
+							   const UndoHorizons *hz, Size missing,
+							   int options);
+
+/* what inserts can have of a page, for the free space map; page locked */
+extern Size zheap_page_reclaimable_room(Relation rel, Buffer buffer,
+										const UndoHorizons *hz);
+
+/* ZPRUNE_NO_INDEXES if the table surely has none, else 0 */
+extern int	zheap_reclaim_options(Relation rel);
+
+/* ----------------------------------------------------------------
+ *	zheap_fsm_notes.c
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * A change of the running transaction made this page's room grow, once it has
+ * committed, by about bytes: the free space map is told at commit.  Page
+ * locked; may allocate.
+ */
+extern void zheap_freed_note(Relation rel, BlockNumber block, Page page,
+							 Size bytes);
+/* a page was rolled back; in an abort callback.  Never throws */
+extern void zheap_freed_by_abort(Relation rel, BlockNumber block, Size room);
+
+extern void zheap_freed_register(void);	/* transaction callback */
+
+/* ----------------------------------------------------------------
+ *	zheap_space.c
+ * ----------------------------------------------------------------
+ */
+
+/* bulk insert state: the AM's own use of core's BulkInsertState */
+struct BulkInsertStateData;
+
+/*
+ * A page with room for len more bytes (tuple; its line pointer is counted
+ * here), pinned and exclusively locked.  other: Invalid, or a page of the
+ * table that the caller has locked exclusively; it is unlocked during the
+ * search and locked again in block order, so the caller always rechecks it
+ * (its all-visible flag too).  Never returns other's own page: try that
+ * first.  New pages are left PageIsNew (W9).  ERROR 53100 when the disk is
+ * full.  *vmbuffer (Invalid or a pin of the VM) holds the right pin if the
+ * page is marked all-visible; its pin stays the caller's.
+ */
+#define ZHEAP_INSERT_NEW_PAGE	0x4000	/* option: extend, don't search */
+
+/* room of a page just initialised, if it keeps the reserve for xact slots */
+#define ZHEAP_NEW_PAGE_ROOM \
+	(BLCKSZ - SizeOfPageHeaderData - sizeof(ZPageOpaqueData) - \
+	 ZHEAP_XACT_SLOT_RESERVE * sizeof(ZXactSlotData) - sizeof(ItemIdData))
+
+/*
+ * Xact slots of a new page, by the first row put on it.  A row too big for the
+ * reserve has the page for itself: writers of it would wait for each other
+ * anyway, and only row lockers miss the xact slots (HW_LOCKED serves them).
+ */
+static inline int
+zheap_new_page_xact_slots(Size len)
+{
+	return len <= ZHEAP_NEW_PAGE_ROOM ? ZHEAP_INITIAL_XACT_SLOTS : 1;
+}
+
+/* what to tell the free space map: for it, nothing is larger than heap's rows */
+static inline Size
+zheap_fsm_room(Size room)
+{
+	return room >= ZHEAP_MAX_TUPLE_SIZE ? MaxHeapTupleSize : room;
+}
+
+extern Buffer zheap_get_page_for_tuple(Relation rel, Size len, Buffer other,
+									   int options,
+									   struct BulkInsertStateData *bistate,
+									   Buffer *vmbuffer);
+
+/* record free space of a page in the FSM */
+extern void zheap_record_free_space(Relation rel, BlockNumber block, Page page);
+
+/*
+ * Clear the page's all-visible state as part of a change: vm_prepare before
+ * the critical section (locks the VM page), vm_clear inside, register, set
+ * LSN, release.  (W26, storage.md 6)  Zeroed by the caller before the first
+ * vm_add; without any added block all of these do nothing.  release unlocks:
+ * the pins stay the caller's.  Clearing the flag on the table page
+ * (PageClearAllVisible) is the caller's too.
+ */
+typedef struct ZVmClear
+{
+	Buffer		vmbuffer[2];
+	BlockNumber block[2];
+	int			nbuffers;		/* distinct VM pages, ascending */
+	int			nblocks;
+	int			buf_of[2];		/* VM page of block[i] */
+} ZVmClear;
+
+extern void zheap_vm_add(ZVmClear *vm, BlockNumber block, Buffer vmbuffer);
+extern void zheap_vm_lock(ZVmClear *vm);
+extern void zheap_vm_clear(ZVmClear *vm);
+extern void zheap_vm_register(ZVmClear *vm, uint8 first_block_id);
+extern void zheap_vm_set_lsn(ZVmClear *vm, XLogRecPtr lsn);
+extern void zheap_vm_release(ZVmClear *vm);
+
+/*
+ * Redo of a VM page registered by zheap_vm_register(): clears the bits of
+ * those of the n table blocks that it maps.  Takes and releases its lock.
+ */
+extern void zheap_vm_redo(XLogReaderState *record, uint8 block_id,
+						  const BlockNumber *heap_blocks, int n);
+
+/*
+ * Tell the free space map of a page changed by redo, if it has become rather
+ * full.  Called without its lock, with the room found under it.
+ */
+extern void zheap_fsm_redo(XLogReaderState *record, uint8 block_id, Size room);
+
+#endif							/* ZHEAP_SPACE_H */

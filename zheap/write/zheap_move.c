@@ -1,0 +1,210 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_move.c
+ *	  Writing the move of a row to another TID: two pages, two undo records,
+ *	  one WAL record.  Whether a row moves is decided in zheap_update.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xloginsert.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/rel.h"
+
+#include "zheap/write/zheap_update.h"
+#include "zheap/write/zheap_xlog_insert.h"
+#include "zheap/write/zheap_xlog_change.h"
+
+/* a move about to be written */
+typedef struct ZMove
+{
+	ZRowWrite  *w;
+	Buffer		newbuf;			/* w->buffer if on the same page */
+	Page		newpage;
+	BlockNumber newblock;
+	bool		init;
+	UndoInsertion ins;
+	ZVmClear	vm;
+	ZOwnChange	own[2];
+	ZRowChange	old;
+	ZMoveHead	head;
+	char		packed[ZMOVE_MAX_HEAD];
+	uint16		packed_len;
+	char		coded[ZCODED_ROW_SIZE];
+	uint16		coded_len;		/* 0: the row is logged as it is */
+} ZMove;
+
+/*
+ * Two records on one undo page.  On one and the same table page they are
+ * neighbours of one chain, else each belongs to its page's xact slot.
+ */
+static void
+move_prepare(ZMove *m, ZUpdatePlan *plan)
+{
+	ZRowWrite  *w = m->w;
+	ZUndo		u[2];
+	char	   *payload[2];
+	uint16		len[2];
+	BlockNumber block[2] = {w->block, m->newblock};
+
+	zheap_row_describe(w, ZUNDO_MOVE, plan->key_changed, &u[0],
+					   &m->old.header);
+	m->old.header.flags2 |= ZH_MOVED;
+	m->old.offset = w->off;
+	m->old.tuple = NULL;
+	m->old.len = 0;
+	ItemPointerSet(&u[0].tid, m->newblock, plan->new_off);
+
+	memset(&u[1], 0, sizeof(ZUndo));
+	u[1].kind = ZUNDO_INSERT_SET;
+	u[1].offset = plan->new_off;
+	u[1].writer = w->fxid;
+	u[1].cid = w->cid;
+	u[1].nranges = 1;
+	u[1].first[0] = u[1].last[0] = plan->new_off;
+	u[1].tid = w->tid;
+	u[1].flags = plan->key_changed ? 0 : ZUNDO_KEPT_KEY;
+	if (m->init)
+		u[1].flags |= ZUNDO_TENURE_START;
+	else if (!plan->same_page)
+		zheap_undo_describe_tenure(&w->cx, m->newpage, m->newblock,
+								   &plan->new_choice, &u[1]);
+
+	undo_insertion_init(&m->ins, w->rel);
+	for (int i = 0; i < 2; i++)
+	{
+		len[i] = zheap_undo_payload_size(&u[i]);
+		payload[i] = palloc(len[i]);
+		zheap_undo_encode(&u[i], payload[i]);
+		undo_insertion_add(&m->ins, u[i].kind, u[i].flags, block[i],
+						   u[i].offset,
+						   i == 1 && plan->same_page ? UNDO_CHAIN_PREVIOUS :
+						   u[i].chain,
+						   payload[i], len[i]);
+	}
+
+	memset(&m->vm, 0, sizeof(ZVmClear));
+	m->head.flags = 0;
+	if (PageIsAllVisible(w->page))
+	{
+		zheap_vm_add(&m->vm, w->block, w->vmbuffer);
+		m->head.flags |= ZMOVE_CLEARED_VM_OLD;
+	}
+	if (!plan->same_page && PageIsAllVisible(m->newpage))
+	{
+		zheap_vm_add(&m->vm, m->newblock, w->newvm);
+		m->head.flags |= ZMOVE_CLEARED_VM_NEW;
+	}
+	zheap_vm_lock(&m->vm);
+	undo_prepare(&m->ins);
+}
+
+static void
+move_log(ZMove *m, ZUpdatePlan *plan)
+{
+	ZRowWrite  *w = m->w;
+	uint8		flags = REGBUF_STANDARD | (m->init ? REGBUF_WILL_INIT : 0);
+	XLogRecPtr	lsn;
+
+	XLogBeginInsert();
+	XLogRegisterData(m->packed, m->packed_len);
+	XLogRegisterBuffer(0, w->buffer, REGBUF_STANDARD);
+	if (!plan->same_page)
+		XLogRegisterBuffer(1, m->newbuf, flags);
+	if (m->coded_len > 0)
+		XLogRegisterBufData(plan->same_page ? 0 : 1, m->coded, m->coded_len);
+	else
+		XLogRegisterBufData(plan->same_page ? 0 : 1, plan->body,
+							plan->bodylen);
+	undo_register(&m->ins, 2);
+	zheap_vm_register(&m->vm, 3);
+	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_MOVE);
+
+	PageSetLSN(w->page, lsn);
+	PageSetLSN(m->newpage, lsn);
+	undo_set_lsn(&m->ins, lsn);
+	zheap_vm_set_lsn(&m->vm, lsn);
+}
+
+void
+zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
+{
+	ZMove *m = palloc(sizeof(ZMove));
+	ZTupleHeader header;
+	bool		same = plan->same_page;
+
+	m->w = w;
+	m->newbuf = same ? w->buffer : w->newbuf;
+	m->newpage = BufferGetPage(m->newbuf);
+	m->newblock = BufferGetBlockNumber(m->newbuf);
+	m->init = PageIsNew(m->newpage);
+	move_prepare(m, plan);
+
+	/* the new version: just inserted */
+	zheap_header_get(plan->body, &header);
+	header.slot = same ? w->choice.id : plan->new_choice.id;
+	header.flags2 = 0;
+	zheap_header_put(plan->body, &header);
+
+	m->own[0].xact_slot = w->choice.id;
+	m->own[0].tenure = w->choice.tenure;
+	m->own[0].fxid = w->fxid;
+	m->own[0].urp = m->ins.rec[same ? 1 : 0].urp;
+	m->own[1].xact_slot = header.slot;
+	m->own[1].tenure = same ? w->choice.tenure : plan->new_choice.tenure;
+	m->own[1].fxid = w->fxid;
+	m->own[1].urp = m->ins.rec[1].urp;
+	for (int i = 0; i < 2; i++)
+	{
+		m->head.undo_offset[i] = undo_insertion_offset(&m->ins, i);
+		m->head.xact_slot[i] = m->own[i].xact_slot;
+		m->head.tenure[i] = m->own[i].tenure;
+	}
+	m->head.offset[0] = w->off;
+	m->head.offset[1] = plan->new_off;
+	m->coded_len = zheap_code_row(m->newpage,
+								  same ? w->off : plan->new_off - 1,
+								  plan->body, plan->bodylen, m->coded);
+	m->head.flags |= (same ? ZMOVE_SAME_PAGE : 0) |
+		(m->init ? ZMOVE_INIT_PAGE : 0) |
+		(m->coded_len > 0 ? ZMOVE_CODED : 0);
+	m->head.conflict =
+		zheap_conflict_pack(w->fxid,
+							Max(w->choice.conflict,
+								same ? InvalidFxid : plan->new_choice.conflict));
+	m->head.flags2 = m->old.header.flags2;
+	m->packed_len = zheap_move_pack(m->packed, &m->head);
+
+	START_CRIT_SECTION();
+	if (m->init)
+		zheap_page_init(m->newpage,
+						zheap_new_page_xact_slots(plan->bodylen));
+	zheap_change_apply_own(w->page, &m->own[0]);
+	if (!zheap_change_apply_row(w->page, &m->old))
+		elog(PANIC, "row (%u,%u) can't be ended", w->block, w->off);
+	if (!same)
+		zheap_change_apply_own(m->newpage, &m->own[1]);
+	if (!zheap_change_apply_arrival(m->newpage, plan->new_off,
+									plan->body, plan->bodylen))
+		elog(PANIC, "no room for row (%u,%u)", m->newblock, plan->new_off);
+	MarkBufferDirty(w->buffer);
+	MarkBufferDirty(m->newbuf);
+	undo_insert(&m->ins);
+	zheap_vm_clear(&m->vm);
+	if (RelationNeedsWAL(w->rel))
+		move_log(m, plan);
+	else
+		undo_log_alone(&m->ins);
+	END_CRIT_SECTION();
+
+	undo_release(&m->ins);
+	zheap_vm_release(&m->vm);
+	zheap_freed_note(w->rel, w->block, w->page,
+					 ItemIdGetLength(PageGetItemId(w->page, w->off)));
+	ItemPointerSet(newtid, m->newblock, plan->new_off);
+	pfree((char *) m->ins.rec[0].payload);
+	pfree((char *) m->ins.rec[1].payload);
+	pfree(m);
+}

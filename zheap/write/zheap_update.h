@@ -1,0 +1,50 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_update.h
+ *	  An update in flight.  Private to zheap_update.c and zheap_move.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZHEAP_UPDATE_H
+#define ZHEAP_UPDATE_H
+
+#include "zheap/write/zheap_lock.h"
+
+/* an update in flight, next to its ZRowWrite */
+typedef struct ZUpdatePlan
+{
+	Relation	rel;
+	TupleTableSlot *slot;		/* the new row's values */
+	ZTuple	   *tuple;			/* formed; NULL while it must still be toasted */
+	char	   *body;			/* the same with origins, as it goes to the page */
+	uint16		bodylen;
+	bool		toasted;		/* formed with the old version in view */
+	Bitmapset  *key_attrs;
+	Bitmapset  *all_attrs;
+	/* set by update_decide() for the version on top */
+	bool		key_changed;
+	bool		index_changed;
+	bool		toast_first;	/* lock the row, toast, take it again */
+	/* rule T */
+	bool		events_known;
+	bool		events_pending;
+	/* what was tried */
+	bool		reclaimed;		/* for the row in place */
+	bool		no_room;		/* not even after that */
+	bool		reclaimed_move; /* for the row as a new one on its page */
+	int			reclaim_options;
+	bool		move;			/* the outcome */
+	/* a move's new version */
+	bool		same_page;
+	OffsetNumber new_off;
+	ZXactSlotChoice new_choice;
+} ZUpdatePlan;
+
+/*
+ * Write a move that was decided on: end the old version, put the new one.  All
+ * pages are locked, room and xact slots are chosen; *newtid is the new place.
+ */
+extern void zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan,
+							 ItemPointer newtid);
+
+#endif							/* ZHEAP_UPDATE_H */
