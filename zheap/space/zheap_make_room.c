@@ -449,16 +449,17 @@ page_spill(Relation rel, Buffer buffer, const UndoHorizons *hz, Size missing)
  */
 
 /*
- * A table whose relcache entry has no index has none with entries: who builds
- * one waits for writers that don't know it.  Looks nothing up.
+ * Has the table had no index since the last VACUUM that found none?  Then no
+ * index has entries of its line pointers: who builds one waits for writers
+ * that do not know it.  The relcache entry's list of indexes is not asked.  It
+ * lacks an index that this transaction has dropped, and a rollback brings that
+ * one back, but not the line pointers.  relhasindex is taken back by VACUUM
+ * alone, which runs in no transaction block and waits for whoever drops one.
  */
 int
 zheap_reclaim_options(Relation rel)
 {
-	if (!rel->rd_rel->relhasindex ||
-		(rel->rd_indexvalid && rel->rd_indexlist == NIL))
-		return ZPRUNE_NO_INDEXES;
-	return 0;
+	return rel->rd_rel->relhasindex ? 0 : ZPRUNE_NO_INDEXES;
 }
 
 bool
