@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "access/heapam.h"
 #include "access/heaptoast.h"
 #include "access/htup_details.h"
 #include "catalog/pg_class.h"
@@ -50,7 +51,11 @@ form_toasted(Relation rel, const Datum *values, const bool *isnull,
 	bool	   *tisnull = palloc(desc->natts * sizeof(bool));
 	ZTuple	   *result;
 
-	/* neither heap tuple is ever stored: they only carry values */
+	/*
+	 * Neither heap tuple is ever stored: they only carry values.  Logical
+	 * decoding isn't given the row, so it must not be given the chunks: it
+	 * would keep them for the transaction's next change of another table.
+	 */
 	newtup = heap_form_tuple(desc, (Datum *) values, (bool *) isnull);
 	newtup->t_tableOid = RelationGetRelid(rel);
 	if (oldslot != NULL)
@@ -61,7 +66,8 @@ form_toasted(Relation rel, const Datum *values, const bool *isnull,
 		oldtup->t_tableOid = RelationGetRelid(rel);
 	}
 
-	toasted = heap_toast_insert_or_update(rel, newtup, oldtup, options);
+	toasted = heap_toast_insert_or_update(rel, newtup, oldtup,
+										  options | HEAP_INSERT_NO_LOGICAL);
 	heap_deform_tuple(toasted, desc, tvalues, tisnull);
 	result = zheap_form_tuple(desc, tvalues, tisnull);
 

@@ -1,0 +1,130 @@
+# Logical decoding beside zheap tables, whose changes aren't decoded: every
+# way of writing and removing an out-of-line value of one stands in a
+# transaction between changes of heap tables, and these are decoded as if the
+# zheap table weren't there.  (Its chunks, which are a heap's, must not be
+# collected for the next heap row: that crashed the server.)
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZheapTest;
+
+my $node = zheap_node('decoding', conf => q{
+wal_level = logical
+max_replication_slots = 10
+logical_decoding_work_mem = 64kB
+client_min_messages = error
+autovacuum = off});
+$node->start;
+plan skip_all => 'test_decoding is not installed'
+  if $node->safe_psql('postgres', q{SELECT count(*) FROM pg_ls_dir((SELECT setting FROM pg_config WHERE name = 'PKGLIBDIR')) f WHERE f = 'test_decoding.so'}) eq '0';
+$node->safe_psql('postgres', q{
+CREATE EXTENSION zheap_am;
+CREATE FUNCTION long(c text) RETURNS text LANGUAGE sql AS $$ SELECT repeat(c, 9000) $$;
+CREATE TABLE z (a int PRIMARY KEY, b text) USING zheap;
+ALTER TABLE z ALTER b SET STORAGE EXTERNAL;
+CREATE TABLE h (a int PRIMARY KEY, b text) USING heap;
+ALTER TABLE h ALTER b SET STORAGE EXTERNAL;
+CREATE TABLE n (a int PRIMARY KEY) USING heap});
+
+# what happens to the zheap table
+my @change = (
+	[ 'INSERT', q{INSERT INTO z VALUES (1, long('a'))} ],
+	[ 'INSERT of several', q{INSERT INTO z SELECT g, long(g::text) FROM generate_series(2, 6) g} ],
+	[ 'UPDATE of the value', q{UPDATE z SET b = long('b') WHERE a = 2} ],
+	[ 'UPDATE of another column', q{UPDATE z SET a = 100 WHERE a = 3} ],
+	[ 'ON CONFLICT DO NOTHING', q{INSERT INTO z VALUES (4, long('c')), (7, long('c')) ON CONFLICT DO NOTHING} ],
+	[ 'ON CONFLICT DO UPDATE', q{INSERT INTO z VALUES (4, long('d')) ON CONFLICT (a) DO UPDATE SET b = EXCLUDED.b} ],
+	[ 'MERGE', q{MERGE INTO z USING (VALUES (4), (8)) v (k) ON a = k WHEN MATCHED THEN UPDATE SET b = long('e') WHEN NOT MATCHED THEN INSERT VALUES (k, long('e'))} ],
+	[ 'COPY', q{COPY z FROM PROGRAM 'perl -e "print qq{20\t}, q{y} x 9000, qq{\n21\t}, q{x} x 9000, qq{\n}"'} ],
+	[ 'DELETE', 'DELETE FROM z WHERE a IN (1, 2)' ],
+	[ 'UPDATE away', 'UPDATE z SET b = NULL WHERE a = 4' ],
+	[ 'rolled back', q{SAVEPOINT s; INSERT INTO z VALUES (50, long('f')); UPDATE z SET b = long('g') WHERE a = 5; ROLLBACK TO s} ],
+	[ 'subtransaction', q{SAVEPOINT s; INSERT INTO z VALUES (51, long('f')); RELEASE s} ],
+	[ 'CREATE TABLE AS', q{CREATE TABLE z2 USING zheap AS SELECT * FROM z} ],
+	[ 'rewrite', q{ALTER TABLE z2 ALTER a TYPE bigint} ],
+	[ 'CLUSTER', q{CREATE INDEX z2_a ON z2 (a); CLUSTER z2 USING z2_a} ],
+	[ 'to heap and back', q{ALTER TABLE z2 SET ACCESS METHOD heap; ALTER TABLE z2 SET ACCESS METHOD zheap} ],
+	[ 'TRUNCATE', q{TRUNCATE z2} ],
+	[ 'materialized view', q{CREATE MATERIALIZED VIEW m USING zheap AS SELECT * FROM z; REFRESH MATERIALIZED VIEW m; DROP MATERIALIZED VIEW m} ]);
+
+# what stands around it: each could meet the chunks in a way of its own
+my @around = (
+	[ 'DELETE', 'INSERT INTO h VALUES (%d, long(%d::text))', 'DELETE FROM h WHERE a = %d' ],
+	[ 'UPDATE', 'INSERT INTO h VALUES (%d, long(%d::text))', 'UPDATE h SET a = -%d WHERE a = %d' ],
+	[ 'INSERT', 'INSERT INTO h VALUES (%d, long(%d::text))', 'INSERT INTO h VALUES (-%d, long(%d::text))' ],
+	[ 'table without TOAST', 'INSERT INTO n VALUES (%d)', 'INSERT INTO n VALUES (-%d)' ],
+	[ 'speculative', 'INSERT INTO h VALUES (%d, long(%d::text)) ON CONFLICT DO NOTHING', 'INSERT INTO h VALUES (-%d, long(%d::text)) ON CONFLICT DO NOTHING' ]);
+
+sub decoded
+{
+	my ($slot) = @_;
+	my ($rc, $out, $err) = $node->psql('postgres',
+		qq{SELECT data FROM pg_logical_slot_get_changes('$slot', NULL, NULL, 'include-xids', '0', 'skip-empty-xacts', '1') WHERE data !~ '^table public.z2?: TRUNCATE'});
+	return $rc == 0 ? $out : "rc $rc: $err";
+}
+
+# The transactions, each with the change of the zheap table or without; at the
+# end what was decoded of them.
+sub decode_all
+{
+	my ($with, $spill, $before, $after) = @_;
+	my $id = 1;
+	$node->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('s', 'test_decoding')});
+	for my $c (@change)
+	{
+		my ($b, $a) = map { s/%d/$id/gr } $before, $after;
+		my $change = $with ? $c->[1] : '';
+		# more than logical_decoding_work_mem
+		my $more = $spill ? 'INSERT INTO h SELECT 1000000 + g, NULL FROM generate_series(1, 1500) g; DELETE FROM h WHERE a > 1000000' : '';
+		my ($rc, $out, $err) = $node->psql('postgres', "BEGIN; $b; $change; $more; $a; COMMIT", on_error_stop => 1);
+		is("$rc$err", '0', "$c->[0] is done") if $rc || $err;
+		$id++;
+	}
+	my $got = decoded('s');
+	$node->safe_psql('postgres', q{SELECT pg_drop_replication_slot('s'); TRUNCATE z, h, n; DROP TABLE IF EXISTS z2});
+	return $got;
+}
+
+for my $spill (0, 1)
+{
+	for my $around (@around)
+	{
+		my ($what, @statements) = @$around;
+		my ($want, $got) = map { decode_all($_, $spill, @statements) } 0, 1;
+		is(scalar(() = $want =~ /^BEGIN$/mg), scalar(@change), "$what: decoded without zheap");
+		is($got eq $want ? '' : substr($got, 0, 2000), '', "$what" . ($spill ? ', spilled' : '') . ': the same beside changes of a zheap table');
+	}
+}
+
+# a speculative insertion that is taken back, with its chunks
+my $s1 = session($node);
+my $s2 = session($node);
+$node->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('s', 'test_decoding')});
+$node->safe_psql('postgres', q{CREATE FUNCTION late(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN $1; END $$;
+CREATE UNIQUE INDEX z_late ON z (late(a))});
+my $s3 = session($node);
+ask($s3, 'SELECT pg_advisory_lock(1)');
+ask($s1, 'BEGIN; INSERT INTO n VALUES (1)');
+send_sql($s1, q{INSERT INTO z VALUES (900, long('s')) ON CONFLICT DO NOTHING});
+ok($node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'advisory'}), 'an insertion waits in its index');
+send_sql($s2, q{INSERT INTO z VALUES (900, long('t')) ON CONFLICT DO NOTHING});
+ok($node->poll_query_until('postgres', q{SELECT count(*) = 2 FROM pg_stat_activity WHERE wait_event = 'advisory'}), 'another one waits beside it');
+ask($s3, 'SELECT pg_advisory_unlock(1)');
+ask($s1, 'INSERT INTO n VALUES (2); DELETE FROM n WHERE a = 1; COMMIT');
+ask($s2, 'SELECT 1');
+is($node->safe_psql('postgres', 'SELECT count(*), min(length(b)) FROM z'), '1|9000', 'one of two was inserted');
+is(decoded('s'), "BEGIN
+table public.n: INSERT: a[integer]:1
+table public.n: INSERT: a[integer]:2
+table public.n: DELETE: a[integer]:1
+COMMIT", 'decoded beside an insertion that may have been taken back');
+finish_session($_) for $s1, $s2, $s3;
+
+check_tables($node, 'at the end');
+$node->stop;
+log_is_clean($node);
+done_testing();
