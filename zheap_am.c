@@ -30,6 +30,7 @@
 
 #include "guard/zheap_guard.h"
 #include "undo/undo.h"
+#include "undo/undo_debug.h"
 #include "zheap/zheap.h"
 #include "zheap/history/zheap_jump.h"
 
@@ -145,6 +146,7 @@ _PG_init(void)
 				 errmsg("zheap_am must be loaded via shared_preload_libraries"),
 				 errhint("Add zheap_am to shared_preload_libraries and restart the server.")));
 
+	undo_debug_define_settings();
 	undo_define_settings();
 	undo_worker_define_settings();
 	zheap_jump_define_settings();
@@ -243,7 +245,7 @@ zheap_fetch_toast_slice(Relation toastrel, Oid valueid, int32 attrsize,
 	(ZHEAP_HEADER_SIZE + sizeof(ItemIdData))
 #define ZHEAP_USABLE_BYTES_PER_PAGE \
 	(BLCKSZ - SizeOfPageHeaderData - sizeof(ZPageOpaqueData) - \
-	 ZHEAP_XACT_SLOT_RESERVE * sizeof(ZXactSlotData))
+	 ZHEAP_XACT_SLOTS_ROOM * sizeof(ZXactSlotData))
 
 /*
  * Core takes a small table without statistics for one of ten pages.  That is

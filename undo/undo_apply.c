@@ -34,13 +34,14 @@
 #include "utils/resowner.h"
 #include "utils/wait_event.h"
 
+#include "undo/undo_debug.h"
 #include "undo/undo.h"
 #include "undo/undo_log.h"
 #include "undo/undo_worker.h"
 
 /* limits of a foreground rollback: it can't be cancelled (rule W20) */
-#define FOREGROUND_MAX_PAGES	64
-#define FOREGROUND_MAX_MS		50.0
+#define FOREGROUND_MAX_PAGES	UNDO_KNOB("foreground-apply-pages", 64, 1, 64)
+#define FOREGROUND_MAX_MS		UNDO_KNOB("foreground-ms", 50, 1, 50)
 
 static undo_rollback_page_fn client_rollback_page = NULL;
 static Oid	(*client_am_oid) (void) = NULL;
@@ -408,8 +409,10 @@ apply_all(const UndoTouchedPage *pages, int npages,
 	}
 	if (temp_only || (nothers > FOREGROUND_MAX_PAGES && !unlimited))
 		return;
+	UNDO_POINT("foreground-begins");
 	if (apply_pages(pages, npages, false, unlimited, state))
 	{
+		UNDO_POINT("foreground-applied");
 		mark_runs(runs, nruns, false);
 		state->others_done = true;
 	}

@@ -31,12 +31,13 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+#include "undo/undo_debug.h"
 #include "undo/undo.h"
 #include "undo/undo_worker.h"
 
 /* how long to wait for the rollback workers, and between two looks */
 #define DRAIN_MAX_MS	60000
-#define DRAIN_STEP_MS	100
+#define DRAIN_STEP_MS	UNDO_KNOB("createdb-step", 100, 1, 100)
 
 static ProcessUtility_hook_type prev_process_utility = NULL;
 

@@ -1,18 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * undo_debug.c
- *	  Points for tests; empty without assertions.
+ *	  Knobs and points for tests; empty without assertions.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <unistd.h>
 
+#include "common/hashfn.h"
+#include "common/pg_prng.h"
 #include "miscadmin.h"
 #include "postmaster/postmaster.h"
 #include "storage/pmsignal.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
 
 #include "undo/undo_debug.h"
 
@@ -20,21 +25,93 @@
 
 #define POINT_FOLDER	"zheap_points"
 
+int			undo_debug_seed = 0;
+void		(*undo_debug_wake_launcher) (void) = NULL;
+void		(*undo_debug_roll_back) (void) = NULL;
+
+/* settings: see undo_debug_define_settings() */
+static int	debug_points = 0;
+static int	debug_errors = 0;
+static int	debug_crashes = 0;
+static char *debug_keep = NULL;
+
+static pg_prng_state chance;
+static bool chance_is_seeded = false;
+
+/* within the action of an idle point no other has one */
+static bool busy = false;
+
 static bool read_order(const char *path, char *word, int size);
 static void wait_until_removed(const char *path, bool may_fail);
+static void act_by_chance(const char *name, UndoPointKind kind);
+
+/* ----------------------------------------------------------------
+ *	knobs
+ * ----------------------------------------------------------------
+ */
+
+/* Is a knob one of those that zheap.debug_keep names? */
+static bool
+is_kept(const char *name)
+{
+	size_t		len = strlen(name);
+
+	for (const char *p = debug_keep; p != NULL && *p != '\0';)
+	{
+		size_t		n = strcspn(p, ",");
+
+		if (n == len && strncmp(p, name, n) == 0)
+			return true;
+		p += n + (p[n] == ',');
+	}
+	return false;
+}
 
 /*
- * Do what a test ordered for a point.  Allocates nothing.  Raises an error
- * only if may_fail.
+ * What a knob is drawn to: a quarter each its value, its least; else anything
+ * between the bounds, small numbers as likely as large ones.
+ */
+int
+undo_debug_knob(const char *name, int value, int least, int most)
+{
+	uint32		hash = murmurhash32(hash_bytes((const unsigned char *) name,
+											   strlen(name)) ^
+									(uint32) undo_debug_seed * 0x9E3779B9u);
+	double		part = (hash >> 8) / (double) (1 << 24);
+
+	if (debug_keep[0] != '\0' && is_kept(name))
+		return value;
+	switch (hash & 3)
+	{
+		case 0:
+			return value;
+		case 1:
+			return least;
+		default:
+			return least + (int) floor(pow((double) most - least + 1, part)) - 1;
+	}
+}
+
+/* ----------------------------------------------------------------
+ *	points
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Do what a test ordered for a point, or what chance wants.  Allocates nothing
+ * unless the point is idle.  Raises an error only if that may be.
  */
 void
-undo_debug_point(const char *name, bool may_fail)
+undo_debug_point(const char *name, UndoPointKind kind)
 {
+	bool		may_fail = kind != UNDO_POINT_ANYWHERE;
 	char		path[MAXPGPATH];
 	char		taken[MAXPGPATH + 3];
 	char		word[64];
 	int			save_errno = errno;
 
+	if (debug_points > 0 && !busy)
+		act_by_chance(name, kind);
 	if (likely(access(POINT_FOLDER, F_OK) != 0))
 	{
 		errno = save_errno;
@@ -97,6 +174,106 @@ wait_until_removed(const char *path, bool may_fail)
 			_exit(1);
 		pg_usleep(5000);
 	}
+}
+
+/* What only an idle point may do. */
+static void
+act_idle(void)
+{
+	busy = true;
+	PG_TRY();
+	{
+		switch (pg_prng_uint32(&chance) % 3)
+		{
+			case 0:
+				InvalidateSystemCaches();
+				break;
+			case 1:
+				if (undo_debug_roll_back != NULL)
+					undo_debug_roll_back();
+				break;
+			default:
+				if (undo_debug_wake_launcher != NULL)
+					undo_debug_wake_launcher();
+				pg_usleep(2000);
+				break;
+		}
+	}
+	PG_FINALLY();
+	{
+		busy = false;
+	}
+	PG_END_TRY();
+}
+
+/*
+ * The same seed gives the same numbers to the n-th backend of a server, as far
+ * as its backends come and go alike.
+ */
+static void
+act_by_chance(const char *name, UndoPointKind kind)
+{
+	bool		may_fail = kind != UNDO_POINT_ANYWHERE &&
+		CritSectionCount == 0 && InterruptHoldoffCount == 0;
+
+	if (!chance_is_seeded)
+	{
+		pg_prng_seed(&chance, ((uint64) undo_debug_seed << 32) ^
+					 (uint64) (MyBackendId == InvalidBackendId ? MyProcPid : MyBackendId));
+		chance_is_seeded = true;
+	}
+	if (debug_crashes > 0 && !AmStartupProcess() &&
+		pg_prng_uint32(&chance) % 1000000 < (uint32) debug_crashes)
+		_exit(2);
+	if (pg_prng_uint32(&chance) % 1000 >= (uint32) debug_points)
+		return;
+	if (may_fail && pg_prng_uint32(&chance) % 1000 < (uint32) debug_errors)
+		ereport(ERROR,
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("error at point \"%s\"", name)));
+	if (kind == UNDO_POINT_IDLE && may_fail && IsUnderPostmaster &&
+		(pg_prng_uint32(&chance) & 3) == 0)
+		act_idle();
+	else
+		pg_usleep(1 + pg_prng_uint32(&chance) % 2000);
+}
+
+/* ----------------------------------------------------------------
+ *	settings
+ * ----------------------------------------------------------------
+ */
+void
+undo_debug_define_settings(void)
+{
+	DefineCustomIntVariable("zheap.debug_seed",
+							"Number from which the sizes and pauses of the engine are drawn.",
+							"0 means what a server without assertions uses.",
+							&undo_debug_seed, 0, 0, PG_INT32_MAX,
+							PGC_POSTMASTER, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+	DefineCustomStringVariable("zheap.debug_keep",
+							   "Names of numbers that are not drawn, separated by commas.",
+							   NULL, &debug_keep, "",
+							   PGC_POSTMASTER, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+	DefineCustomIntVariable("zheap.debug_points",
+							"How often something happens at a point of the code, in thousandths.",
+							NULL, &debug_points, 0, 0, 1000,
+							PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+	DefineCustomIntVariable("zheap.debug_errors",
+							"How much of what happens at points is an error, in thousandths.",
+							NULL, &debug_errors, 0, 0, 1000,
+							PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+	DefineCustomIntVariable("zheap.debug_crashes",
+							"How often a process dies at a point, in millionths.",
+							"Counts only if zheap.debug_points isn't 0.",
+							&debug_crashes, 0, 0, 1000000,
+							PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+}
+
+#else
+
+void
+undo_debug_define_settings(void)
+{
 }
 
 #endif							/* USE_ASSERT_CHECKING */

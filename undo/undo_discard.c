@@ -36,6 +36,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "undo/undo_debug.h"
 #include "undo/undo.h"
 #include "undo/undo_log.h"
 #include "undo/undo_page.h"
@@ -45,10 +46,17 @@
  * With all logs empty H follows the horizon only in such steps: each raise is
  * a conflict for queries of a standby, although nothing was removed.
  */
-#define IDLE_HORIZON_STEP		1000000
+#define IDLE_HORIZON_STEP		UNDO_KNOB("idle-horizon-step", 1000000, 1, 1000)
+
+/* kB above which a log rests, whatever the setting says (assert builds) */
+#define REST_SIZE				UNDO_KNOB("rest-size", PG_INT32_MAX, 24, 800)
+
+/* first sizes of arrays */
+#define SCANS_START				UNDO_KNOB("scans-start", 64, 1, 64)
+#define RANGES_START			UNDO_KNOB("ranges-start", 16, 1, 16)
 
 /* a log that can't be read is left alone for so long */
-#define STUCK_LOG_DELAY_MS		60000
+#define STUCK_LOG_DELAY_MS		UNDO_KNOB("stuck-log-delay", 60000, 100, 60000)
 
 /* a page by its place and by its sequence number */
 typedef struct PagePos
@@ -229,7 +237,7 @@ get_scan(const LogRef *ref)
 
 	if (ref->number >= nscans[k])
 	{
-		int			n = Max(64, nscans[k]);
+		int			n = Max(SCANS_START, nscans[k]);
 
 		while (n <= ref->number)
 			n *= 2;
@@ -267,6 +275,7 @@ read_page(const LogRef *ref, BlockNumber block, Page page)
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	memcpy(page, BufferGetPage(buffer), BLCKSZ);
 	UnlockReleaseBuffer(buffer);
+	UNDO_POINT("scan-page-copied");
 	return undo_page_problem(page, UNDO_PAGE_MAGIC);
 }
 
@@ -441,7 +450,7 @@ add_range(LogScan *scan, const OpenRange *range)
 	}
 	if (scan->nranges == scan->maxranges)
 	{
-		scan->maxranges = Max(16, scan->maxranges * 2);
+		scan->maxranges = Max(RANGES_START, scan->maxranges * 2);
 		if (scan->ranges == NULL)
 			scan->ranges = MemoryContextAlloc(TopMemoryContext,
 											  scan->maxranges * sizeof(OpenRange));
@@ -674,6 +683,7 @@ undo_has_unapplied(Oid dboid)
 	int			nlogs;
 
 	context.u = undo_horizons().u;
+	UNDO_POINT("has-unapplied-horizon");
 	context.wanted = dboid;
 	refs = list_logs(&nlogs);
 	for (int i = 0; i < nlogs && !context.found; i++)
@@ -767,6 +777,7 @@ undo_visit_unapplied(Oid dboid, undo_visit_fn visit, void *arg)
 	bool		full = resume.log < 0;
 
 	context.u = undo_horizons().u;
+	UNDO_POINT("visit-horizon");
 	context.wanted = dboid;
 	refs = list_logs(&nlogs);
 	visit_resume.log = -1;
@@ -927,7 +938,7 @@ shrink_log(const DiscardPlan *plan)
 		(BLCKSZ / 1024);
 	uint32		state = UNDO_LOG_FREE;
 
-	if (size > (uint64) undo_log_rest_size)
+	if (size > Min((uint64) undo_log_rest_size, REST_SIZE))
 		(void) pg_atomic_compare_exchange_u32(&shared->state, &state,
 											  UNDO_LOG_RESTING);
 	if (!plan->empty || plan->scan->empty)
@@ -1010,6 +1021,7 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 	undo_log_startup();
 	before = undo_horizons();
 	horizon = oldest_needed(connected);
+	UNDO_POINT("pass-horizon");
 
 	context.u = before.u;
 	context.result = result;
@@ -1036,6 +1048,7 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 			 oldest < result->oldest_unapplied))
 			result->oldest_unapplied = oldest;
 
+		UNDO_POINT("pass-log-scanned");
 		plan->scan->in_progress = true;
 		plan_log(plan, horizon);
 		plan->scan->in_progress = false;
@@ -1057,6 +1070,7 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 		result->oldest_unapplied < u)
 		u = result->oldest_unapplied;
 	u = Max(u, before.u);
+	UNDO_POINT("pass-decided");
 	pg_atomic_write_u64(&UndoShmem->oldest_unapplied,
 						result->oldest_unapplied);
 
@@ -1071,6 +1085,7 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 						 InvalidBlockNumber, 0, u, h);
 
 	pg_atomic_write_u64(&UndoShmem->retained, result->retained);
+	UNDO_POINT("pass-published");
 
 	for (int i = 0; i < nplans; i++)
 		shrink_log(&plans[i]);

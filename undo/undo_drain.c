@@ -21,10 +21,11 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+#include "undo/undo_debug.h"
 #include "undo/undo.h"
 #include "undo/undo_worker.h"
 
-#define DRAIN_STEP_MS		50
+#define DRAIN_STEP_MS		UNDO_KNOB("drain-step", 50, 1, 50)
 
 /* how long pg_upgrade waits for the rollback workers */
 #define UPGRADE_DRAIN_MS	60000

@@ -17,6 +17,7 @@
 #include "storage/bufmgr.h"
 #include "storage/smgr.h"
 
+#include "undo/undo_debug.h"
 #include "undo/undo_files.h"
 
 UndoTempLog undo_temp_log;
@@ -54,6 +55,7 @@ undo_read_block(RelFileLocator locator, BlockNumber block, ReadBufferMode mode,
  * checks the answer (ReadRecentBuffer), so it may be wrong.
  */
 #define RECENT_PAGES	16384	/* a power of two */
+#define RECENT_PAGES_USED	UNDO_KNOB("recent-pages", RECENT_PAGES, 1, RECENT_PAGES)
 
 typedef struct RecentPage
 {
@@ -68,7 +70,7 @@ static inline RecentPage *
 recent_page(char persistence, UndoLogNumber log, BlockNumber block)
 {
 	return &recent_pages[persistence == RELPERSISTENCE_PERMANENT]
-		[(block * 31 + log) & (RECENT_PAGES - 1)];
+		[(block * 31 + log) % RECENT_PAGES_USED];
 }
 
 Buffer

@@ -33,12 +33,13 @@
 #include "utils/wait_event.h"
 #include "utils/xid8.h"
 
+#include "undo/undo_debug.h"
 #include "undo/undo.h"
 #include "undo/undo_log.h"
 
 /* a writer waits so long for the next passes of the launcher */
-#define ROOM_WAIT_MS	1000
-#define ROOM_STEP_MS	20
+#define ROOM_WAIT_MS	UNDO_KNOB("room-wait", 1000, 10, 1000)
+#define ROOM_STEP_MS	UNDO_KNOB("room-step", 20, 1, 20)
 
 /* ----------------------------------------------------------------
  *	how much

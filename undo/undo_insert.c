@@ -22,6 +22,9 @@
 #include "undo/undo_debug.h"
 #include "undo/undo_pack.h"
 
+/* a page with so many bytes is full (assert builds; redo takes what comes) */
+#define PAGE_BYTES		UNDO_KNOB("undo-page-bytes", BLCKSZ, 300, BLCKSZ)
+
 /* main data of XLOG_UNDO_INSERT; block 0 is the undo page, with data as below */
 typedef struct xl_undo_insert
 {
@@ -185,7 +188,7 @@ undo_prepare(UndoInsertion *ins)
 		ins->new_run = !run_continues(att, ins, tail);
 		ins->run = att->run_at;
 		ins->start = ((PageHeader) page)->pd_lower;
-		if (!form_insertion(ins, page, tail))
+		if (ins->start >= PAGE_BYTES || !form_insertion(ins, page, tail))
 		{
 			UnlockReleaseBuffer(ins->buffer);
 			ins->buffer = InvalidBuffer;

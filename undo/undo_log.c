@@ -31,8 +31,8 @@
 #include "undo/undo_xlog.h"
 
 /* blocks by which a log's file grows at least and at most */
-#define UNDO_EXTEND_MIN		8
-#define UNDO_EXTEND_MAX		64
+#define UNDO_EXTEND_MIN		UNDO_KNOB("extend-min", 8, 1, 8)
+#define UNDO_EXTEND_MAX		UNDO_KNOB("extend-max", 64, 1, 64)
 
 int			undo_log_rest_size = 4096;
 int			undo_max_size = -1;
@@ -381,6 +381,7 @@ try_attach(char persistence, UndoLogNumber number, uint32 from)
 		!pg_atomic_compare_exchange_u32(&log->state, &expected, UNDO_LOG_ATTACHED))
 		return false;
 	pg_atomic_write_u32(&log->owner_pid, MyProcPid);
+	UNDO_POINT("attached");
 	return true;
 }
 
@@ -405,6 +406,7 @@ attach_new(char persistence)
 		if (pg_atomic_read_u32(&log->state) != UNDO_LOG_ABSENT)
 			continue;
 		create_log(persistence, i);
+		UNDO_POINT("log-created");
 		pg_atomic_write_u32(&log->owner_pid, MyProcPid);
 		pg_atomic_write_u32(&log->state, UNDO_LOG_ATTACHED);
 		if (pg_atomic_read_u32(count) < i + 1)
@@ -510,6 +512,7 @@ undo_log_detach(char persistence, UndoLogNumber number)
 		return;
 	log = undo_log_get(persistence, number);
 	pg_atomic_write_u32(&log->owner_pid, 0);
+	UNDO_POINT("detaching");
 	pg_write_barrier();
 	if (pg_atomic_read_u32(&log->state) == UNDO_LOG_ATTACHED)
 		pg_atomic_write_u32(&log->state, UNDO_LOG_FREE);
@@ -572,6 +575,7 @@ recyclable_page(char persistence, UndoLogNumber number, BlockNumber tail,
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	next = UndoPageGetOpaque(BufferGetPage(buffer))->next;
 	UnlockReleaseBuffer(buffer);
+	UNDO_POINT("switch-tail-read");
 	*after = next;				/* successor of a page spliced in */
 	if (next == tail || next == UndoLogHeadBlock(head) ||
 		next >= pg_atomic_read_u32(&log->used_blocks))
@@ -763,6 +767,7 @@ undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,
 
 	if (move)
 		ctlbuf = undo_log_read(persistence, number, 0);
+	UNDO_POINT("discard-begins");
 	global = undo_read_control(undo_make_locator(UNDO_GLOBAL_RELNUMBER),
 												 UNDO_GLOBAL_MAGIC, true);
 	if (!BufferIsValid(global))
@@ -821,6 +826,7 @@ undo_log_mark_applied(char persistence, UndoLogNumber number,
 	if (persistence == RELPERSISTENCE_TEMP || noffsets == 0)
 		return;
 	buffer = undo_log_read(persistence, number, block);
+	UNDO_POINT("mark-applied");
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	START_CRIT_SECTION();
 	undo_page_set_applied(BufferGetPage(buffer), offsets, noffsets);
@@ -838,6 +844,7 @@ undo_log_mark_applied(char persistence, UndoLogNumber number,
 	}
 	END_CRIT_SECTION();
 	UnlockReleaseBuffer(buffer);
+	UNDO_POINT("marked-applied");
 }
 
 void

@@ -26,6 +26,7 @@
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
+#include "undo/undo_debug.h"
 #include "undo/undo_log.h"
 
 void
@@ -71,8 +72,8 @@ pin_page(UndoReader *reader, UndoRecPtr urp)
  * close to the end of a page don't count: a writer that looks at what it wrote
  * last would copy again and again a page that grows.
  */
-#define COPY_AFTER		4
-#define COPY_NOT_NEAR	512
+#define COPY_AFTER		UNDO_KNOB("copy-after", 4, 1, 8)
+#define COPY_NOT_NEAR	UNDO_KNOB("copy-not-near", 512, 0, 512)
 
 /* the page last read from, and its copy */
 static struct
@@ -265,6 +266,7 @@ undo_fetch(UndoReader *reader, UndoRecPtr urp, Fxid writer,
 	 * The horizon after the copy: a page is reused only after the horizon was
 	 * published, and the content lock orders the two.
 	 */
+	UNDO_POINT("record-copied");
 	pg_read_barrier();
 	if (!held && writer < undo_log_horizon(reader->persistence))
 		return false;

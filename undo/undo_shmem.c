@@ -13,6 +13,7 @@
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 
+#include "undo/undo_debug.h"
 #include "undo/undo_log.h"
 #include "undo/undo_files.h"
 
@@ -22,6 +23,9 @@
  */
 #define UNDO_LOG_SLACK		64
 #define UNDO_LOG_SPARE		32
+
+/* logs that are made at most (assert builds) */
+#define LOGS_AT_MOST		UNDO_KNOB("logs", PG_INT32_MAX, 16, 100)
 
 UndoShared *UndoShmem = NULL;
 
@@ -74,8 +78,9 @@ max_logs(void)
 UndoLogNumber
 undo_creation_limit(void)
 {
-	return (UndoLogNumber) Min(MaxBackends + max_prepared_xacts +
-							   UNDO_LOG_SPARE, UndoShmem->maxlogs);
+	return (UndoLogNumber) Min(Min(MaxBackends + max_prepared_xacts +
+								   UNDO_LOG_SPARE, UndoShmem->maxlogs),
+							   LOGS_AT_MOST);
 }
 
 static Size

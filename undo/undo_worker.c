@@ -49,6 +49,7 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+#include "undo/undo_debug.h"
 #include "undo/undo.h"
 #include "undo/undo_log.h"
 #include "undo/undo_worker.h"
@@ -59,16 +60,19 @@ static int	undo_max_rollback_workers = 2;
 bool		undo_rollback_paused = false;
 
 /* the launcher sleeps no longer than this, however quiet it is */
-#define MAX_NAP_MS				2000
+#define MAX_NAP_MS				UNDO_KNOB("max-nap", 2000, 1, 2000)
+
+/* nor longer than this when it is busy (assert builds) */
+#define DISCARD_NAP_MS			UNDO_KNOB("discard-nap", PG_INT32_MAX, 1, 200)
 
 /* rollback workers */
-#define BATCH_MS				100.0
-#define WORKER_IDLE_MS			5000
-#define WORKER_NAP_MS			500
-#define WORKER_BUSY_NAP_MS		100
+#define BATCH_MS				UNDO_KNOB("batch-ms", 100, 1, 100)
+#define WORKER_IDLE_MS			UNDO_KNOB("worker-idle", 5000, 10, 5000)
+#define WORKER_NAP_MS			UNDO_KNOB("worker-nap", 500, 1, 500)
+#define WORKER_BUSY_NAP_MS		UNDO_KNOB("worker-busy-nap", 100, 1, 100)
 
 /* a database whose worker failed to start or died is left for so long */
-#define DATABASE_RETRY_MS		1000
+#define DATABASE_RETRY_MS		UNDO_KNOB("database-retry", 1000, 10, 1000)
 #define MAX_WORKERS				64
 
 /*
@@ -79,8 +83,8 @@ bool		undo_rollback_paused = false;
 
 /* runs that failed are tried again after 1 s, 2 s, 4 s, .. 5 min */
 #define MAX_FAILURES			256
-#define FIRST_RETRY_MS			1000
-#define LAST_RETRY_MS			300000
+#define FIRST_RETRY_MS			UNDO_KNOB("first-retry", 1000, 10, 1000)
+#define LAST_RETRY_MS			UNDO_KNOB("last-retry", 300000, 10, 300000)
 
 /* lock tag that makes a rollback worker the only one of its database */
 #define WORKER_LOCK_KEY			0x5A48
@@ -170,6 +174,10 @@ undo_register_workers(void)
 {
 	BackgroundWorker worker;
 
+#ifdef USE_ASSERT_CHECKING
+	undo_debug_wake_launcher = undo_wake_worker;
+	undo_debug_roll_back = undo_rollback_here;
+#endif
 	if (!IsUnderPostmaster && !IsPostmasterEnvironment)
 	{
 		RegisterXactCallback(single_user_callback, NULL);
@@ -528,7 +536,7 @@ undo_launcher_main(Datum arg)
 		PG_TRY();
 		{
 			busy = launcher_round();
-			naptime = busy ? undo_discard_naptime :
+			naptime = busy ? Min(undo_discard_naptime, DISCARD_NAP_MS) :
 				Max(undo_discard_naptime, Min(naptime * 2, MAX_NAP_MS));
 		}
 		PG_CATCH();
@@ -594,7 +602,7 @@ remember_failed(char persistence, UndoRecPtr urp)
 
 	if (failed == NULL)
 	{
-		if (nfailed == MAX_FAILURES)
+		if (nfailed >= UNDO_KNOB("failed-runs", MAX_FAILURES, 1, MAX_FAILURES))
 		{
 			int			first = 0;
 
@@ -691,6 +699,7 @@ run_is_still_there(char persistence, UndoRecPtr urp, const UndoEntry *run,
 		now.kind == UNDO_KIND_RUN && now.fxid == run->fxid &&
 		(now.flags & UNDO_RUN_APPLIED) == 0;
 	UnlockReleaseBuffer(buffer);
+	UNDO_POINT("run-looked-at");
 	return result;
 }
 
@@ -717,6 +726,7 @@ roll_back_run(Batch *batch, char persistence, UndoRecPtr urp,
 	 */
 	if (!ConditionalXactLockTableWait(XidFromFxid(run->fxid)))
 		return RUN_LATER;
+	UNDO_POINT("run-lock-free");
 	if (!run_is_still_there(persistence, urp, run, seq))
 		return RUN_GONE;
 
@@ -830,6 +840,7 @@ run_batch(Batch *batch)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	INSTR_TIME_SET_CURRENT(batch->start);
 	batch->u = undo_horizons().u;
+	UNDO_POINT("batch-horizon");
 	if (!undo_visit_unapplied(MyDatabaseId, roll_back_undo_page, batch))
 		batch->remaining = true;
 	close_batch_relation(batch);

@@ -18,9 +18,14 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
+#include "undo/undo_debug.h"
 #include "undo/undo_attach.h"
 
-#define MAX_FOREGROUND_PAGES	64
+#define MAX_FOREGROUND_PAGES	UNDO_KNOB("foreground-pages", 64, 1, 64)
+#define FOREGROUND_BYTES		UNDO_KNOB("foreground-bytes", PG_INT32_MAX, 100, 100000)
+
+/* a touched array's first size */
+#define ARRAY_START				UNDO_KNOB("touched-start", 64, 2, 64)
 
 /* setting, kB */
 static int	rollback_foreground_size = 256;
@@ -58,7 +63,7 @@ grow(void *array, int *max, Size size)
 {
 	if (array == NULL)
 	{
-		*max = 64;
+		*max = ARRAY_START;
 		return MemoryContextAlloc(TopMemoryContext, *max * size);
 	}
 	*max *= 2;
@@ -132,7 +137,7 @@ undo_xact_remember(UndoInsertion *ins, uint16 bytes)
 	{
 		level->bytes += bytes;
 		if (level->npages >= MAX_FOREGROUND_PAGES ||
-			level->bytes > (uint64) rollback_foreground_size * 1024)
+			level->bytes > Min((uint64) rollback_foreground_size * 1024, FOREGROUND_BYTES))
 			level->overflow = true;
 		if (level->overflow)
 			return;
@@ -250,6 +255,7 @@ xact_callback(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_ABORT:
 			rollback_levels(1);
+			UNDO_POINT("abort-done");
 			end_transaction();
 			break;
 		case XACT_EVENT_COMMIT:

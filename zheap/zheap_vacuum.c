@@ -38,16 +38,17 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/zheap.h"
 
 /* truncate when so many pages, or that part of the table, can be given back */
-#define TRUNCATE_MIN_PAGES		1000
-#define TRUNCATE_FRACTION		16
+#define TRUNCATE_MIN_PAGES		UNDO_KNOB("truncate-pages", 1000, 1, 1000)
+#define TRUNCATE_FRACTION		UNDO_KNOB("truncate-fraction", 16, 1, 16)
 #define TRUNCATE_TRY_MS			50
-#define TRUNCATE_GIVE_UP_MS		5000
+#define TRUNCATE_GIVE_UP_MS		UNDO_KNOB("truncate-give-up", 5000, 50, 5000)
 
 /* let upper levels of the free space map know every so many pages */
-#define FSM_EVERY_PAGES			((BlockNumber) 32768)
+#define FSM_EVERY_PAGES			UNDO_KNOB("fsm-every", ((BlockNumber) 32768), 1, ((BlockNumber) 32768))
 
 typedef struct Vacuum
 {
@@ -165,6 +166,7 @@ vacuum_page(Vacuum *vac, BlockNumber block)
 
 	buffer = ReadBufferExtended(vac->rel, MAIN_FORKNUM, block, RBM_NORMAL,
 								vac->strategy);
+								UNDO_POINT("vacuum-horizon");
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	page = BufferGetPage(buffer);
 	vac->scanned++;

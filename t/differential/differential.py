@@ -60,11 +60,11 @@ SELECT bt_index_check(i.indexrelid, true) FROM pg_index i
 class Arena:
     """A cluster in which histories are played."""
 
-    def __init__(self, bindir, am):
+    def __init__(self, bindir, am, settings=""):
         self.cluster = Cluster(bindir)
         self.am = am
         self.heap_failed = False
-        self.cluster.init(SETTINGS)
+        self.cluster.init(SETTINGS + settings)
         self.cluster.start()
         self.admin("CREATE DATABASE pattern")
         self.admin("CREATE EXTENSION zheap_am", "pattern")
@@ -249,6 +249,7 @@ def main():
     ap.add_argument("--am", default="zheap", help="heap: tests the test itself")
     ap.add_argument("--verbose", action="store_true")
     ap.add_argument("--keep", action="store_true", help="keep the cluster after a failure")
+    ap.add_argument("--settings", default="", help="of the server; ; between them")
     ap.add_argument("--no-shrink", action="store_true")
     ap.add_argument("--shrink-seconds", type=int, default=60)
     args = ap.parse_args()
@@ -259,7 +260,7 @@ def main():
     for seed in range(int(first), int(last or first) + 1):
         begin = time.time()
         try:
-            arena = arena or Arena(args.bindir, args.am)
+            arena = arena or Arena(args.bindir, args.am, args.settings.replace(";", "\n"))
             player = arena.generate(seed, args.steps, args.verbose)
         except HeapFailed as e:
             # an assertion of heap_update in 15 that subtransactions, locks

@@ -31,7 +31,10 @@
 #include "zheap/format/zheap_format.h"
 
 /* equal bytes between two ranges that are cheaper logged than skipped */
-#define DELTA_MERGE_GAP			8
+#define DELTA_MERGE_GAP			UNDO_KNOB("delta-gap", 8, 1, 64)
+
+/* xact slots that a page gets at most (assert builds: fewer than it can have) */
+#define XACT_SLOTS_AT_MOST		UNDO_KNOB("xact-slots", ZHEAP_MAX_XACT_SLOTS, 12, 100)
 
 /* more than this and a full image, which may be compressed, is the better */
 #define DELTA_MAX_DATA			(BLCKSZ * 3 / 4)
@@ -61,7 +64,7 @@ delta_add_range(DeltaRanges *ranges, const char *page, uint16 start,
 	head[0] = start;
 	head[1] = end - start;
 	if (ranges->overflow ||
-		ranges->len + sizeof(head) + head[1] > DELTA_MAX_DATA)
+		ranges->len + sizeof(head) + head[1] > UNDO_KNOB("delta-bytes", DELTA_MAX_DATA, 40, DELTA_MAX_DATA))
 	{
 		ranges->overflow = true;
 		return;
@@ -109,6 +112,7 @@ delta_compare(DeltaRanges *ranges, const char *old, const char *new,
 	int			start = -1;		/* of the open range */
 	int			last = -1;		/* its last different byte */
 	int			end = Min(to, valid_to);	/* of what can be compared */
+	int			gap = DELTA_MERGE_GAP;
 	int			i = from;
 
 	while (i < to)
@@ -135,7 +139,7 @@ delta_compare(DeltaRanges *ranges, const char *old, const char *new,
 		{
 			if (old[i] != new[i])
 				last = i;
-			else if (i - last > DELTA_MERGE_GAP)
+			else if (i - last > gap)
 			{
 				delta_add_range(ranges, new, start, last + 1);
 				start = -1;
@@ -381,7 +385,7 @@ zheap_delta_grow(Relation rel, Buffer buffer)
 	Page		page = BufferGetPage(buffer);
 	bool		done PG_USED_FOR_ASSERTS_ONLY;
 
-	if (ZPageGetOpaque(page)->nslots >= ZHEAP_MAX_XACT_SLOTS ||
+	if (ZPageGetOpaque(page)->nslots >= XACT_SLOTS_AT_MOST ||
 		zheap_page_total_free(page) < sizeof(ZXactSlotData))
 		return false;
 

@@ -37,6 +37,7 @@
 #include "storage/bufpage.h"
 #include "storage/itemid.h"
 
+#include "undo/undo_debug.h"
 #include "undo/undo_defs.h"
 
 #define ZHEAP_PAGE_MAGIC		0x5A48
@@ -82,7 +83,11 @@ typedef ZXactSlotData *ZXactSlot;
 
 #define ZHEAP_MAX_XACT_SLOTS	254
 #define ZHEAP_INITIAL_XACT_SLOTS 2
-#define ZHEAP_XACT_SLOT_RESERVE	6	/* inserts leave room to grow to this */
+#define ZHEAP_XACT_SLOTS_ROOM	6	/* a new page has room to grow to this */
+
+/* inserts leave room to grow to this */
+#define ZHEAP_XACT_SLOT_RESERVE \
+	UNDO_KNOB("xact-slots-kept", ZHEAP_XACT_SLOTS_ROOM, 2, ZHEAP_XACT_SLOTS_ROOM)
 
 #define ZPageGetOpaque(page) \
 	((ZPageOpaque) ((char *) (page) + BLCKSZ - sizeof(ZPageOpaqueData)))

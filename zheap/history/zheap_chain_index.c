@@ -16,10 +16,12 @@
 
 #include "access/htup_details.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/history/zheap_chain_index.h"
 
 #define MEMO_CHAINS		8
 #define MEMO_RECORDS	1024
+#define MEMO_RECORDS_USED	UNDO_KNOB("memo-records", MEMO_RECORDS, 8, MEMO_RECORDS)
 
 /* rows 1 .. ROWS - 1; number 0 stands for records that may be about many */
 #define ROWS			(MaxHeapTuplesPerPage + 1)
@@ -200,7 +202,7 @@ memo_new_chain(void)
 		if (chains[c].used < chain->used)
 			chain = &chains[c];
 	}
-	chain->start = chain->end = MEMO_RECORDS / 4;
+	chain->start = chain->end = MEMO_RECORDS_USED / 4;
 	chain->descending = true;
 	memset(chain->newest, 0xff, sizeof(chain->newest));
 	memset(chain->oldest, 0xff, sizeof(chain->oldest));
@@ -217,7 +219,7 @@ zheap_memo_note(const ZCachedUndo *c)
 		chain = &chains[i];
 		if (!memo_is_of(chain, c->persistence, c->writer))
 			continue;
-		if (chain->below == c->urp && chain->end < MEMO_RECORDS &&
+		if (chain->below == c->urp && chain->end < MEMO_RECORDS_USED &&
 			(chain->records[chain->end - 1].flags & ZUNDO_TENURE_START) == 0)
 		{
 			if (c->urp >= chain->records[chain->end - 1].urp)

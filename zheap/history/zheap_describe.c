@@ -13,10 +13,11 @@
 
 #include "utils/rel.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/history/zheap_walk.h"
 
 /* a running tenure repeats its BASE about every so many records (B1) */
-#define BASE_INTERVAL			32
+#define BASE_INTERVAL			UNDO_KNOB("base-interval", 32, 1, 32)
 
 /*
  * Content of the xact slot below the family's tenures: walk from the record u

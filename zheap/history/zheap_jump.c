@@ -40,6 +40,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/history/zheap_jump.h"
 #include "zheap/history/zheap_walk.h"
 
@@ -50,13 +51,13 @@ static int	jump_interval = 16;
  * Versions to be passed in search of the last jump, in intervals: a chance of
  * e^-16 that it is farther, which interrupts the list.
  */
-#define SEARCH_INTERVALS		16
+#define SEARCH_INTERVALS		UNDO_KNOB("jump-search", 16, 1, 16)
 
 /* records to be read for each; more are of other rows, and this one isn't hot */
-#define SEARCH_RECORDS			16
+#define SEARCH_RECORDS			UNDO_KNOB("jump-records", 16, 1, 16)
 
 /* a jump over rows that differ in more than this isn't worth its bytes */
-#define JUMP_MAX_OLD_BYTES		1024
+#define JUMP_MAX_OLD_BYTES		UNDO_KNOB("jump-bytes", 1024, 8, 1024)
 
 /* the end of a jump, and the image there */
 typedef struct JumpEnd

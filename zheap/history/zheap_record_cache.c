@@ -17,16 +17,18 @@
 
 #include "common/hashfn.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/history/zheap_record_cache.h"
 
 #define CACHE_SIZE		1024	/* a power of two */
+#define CACHE_USED	UNDO_KNOB("record-cache", CACHE_SIZE, 1, CACHE_SIZE)
 
 static ZCachedUndo cache[CACHE_SIZE];
 
 static inline ZCachedUndo *
 place_of(UndoRecPtr urp)
 {
-	return &cache[murmurhash32((uint32) (urp ^ (urp >> 32))) & (CACHE_SIZE - 1)];
+	return &cache[murmurhash32((uint32) (urp ^ (urp >> 32))) % CACHE_USED];
 }
 
 void

@@ -26,6 +26,7 @@
 
 #include "utils/memutils.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/history/zheap_spill_chain.h"
 
 /*
@@ -34,6 +35,7 @@
  * {persistence, writer, urp} names one immutable record for ever.
  */
 #define SPILL_CACHE		4
+#define SPILL_CACHE_USED	UNDO_KNOB("spill-cache", SPILL_CACHE, 1, SPILL_CACHE)
 
 typedef struct SpillCache
 {
@@ -50,7 +52,7 @@ static int	spill_cache_next = 0;
 static SpillCache *
 cache_find(char persistence, Fxid writer, UndoRecPtr urp, BlockNumber block)
 {
-	for (int i = 0; spill_cache != NULL && i < SPILL_CACHE; i++)
+	for (int i = 0; spill_cache != NULL && i < SPILL_CACHE_USED; i++)
 	{
 		SpillCache *c = &spill_cache[i];
 
@@ -89,7 +91,7 @@ zheap_spill_next(ZSpillChain *chain, UndoReader *reader, BlockNumber block,
 			spill_cache = MemoryContextAllocZero(TopMemoryContext,
 												 SPILL_CACHE * sizeof(SpillCache));
 		c = &spill_cache[spill_cache_next];
-		spill_cache_next = (spill_cache_next + 1) % SPILL_CACHE;
+		spill_cache_next = (spill_cache_next + 1) % SPILL_CACHE_USED;
 		c->valid = false;
 		if (!undo_fetch(reader, chain->urp, chain->fxid, block, false,
 						&c->raw))

@@ -23,14 +23,15 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/history/zheap_record_cache.h"
 #include "zheap/history/zheap_walk.h"
 
 /* records of a page that are read before its rows are judged, at most */
-#define READ_AHEAD_RECORDS		256
+#define READ_AHEAD_RECORDS		UNDO_KNOB("read-ahead", 256, 1, 256)
 
 /* undo records worth reading to find out that an index entry is dead */
-#define DEAD_BUDGET				50
+#define DEAD_BUDGET				UNDO_KNOB("dead-budget", 50, 1, 50)
 
 /* ----------------------------------------------------------------
  *	reading as such
@@ -49,6 +50,7 @@ zheap_read_begin(ZReadContext *cx, Relation rel, Snapshot snapshot)
 	cx->check_serializable = snapshot != NULL && IsMVCCSnapshot(snapshot) &&
 		CheckForSerializableConflictOutNeeded(rel, snapshot);
 	cx->hz = undo_horizons();
+	UNDO_POINT("horizon-sampled");
 	undo_reader_open(&cx->reader, rel);
 }
 
@@ -56,6 +58,7 @@ void
 zheap_read_resample(ZReadContext *cx)
 {
 	cx->hz = undo_horizons();
+	UNDO_POINT("horizon-resampled");
 }
 
 void

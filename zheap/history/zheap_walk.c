@@ -19,13 +19,14 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/history/zheap_chain_index.h"
 #include "zheap/history/zheap_spill_chain.h"
 #include "zheap/history/zheap_record_cache.h"
 #include "zheap/history/zheap_walk.h"
 
 /* records of one tenure to pass before its memo is asked */
-#define LONG_TENURE		4
+#define LONG_TENURE		UNDO_KNOB("long-tenure", 4, 0, 4)
 
 void
 zheap_row_is_corrupt(Relation rel, BlockNumber block, OffsetNumber off,

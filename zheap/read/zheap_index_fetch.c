@@ -24,6 +24,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/read/zheap_scan.h"
 #include "zheap/write/zheap_write.h"
 
@@ -34,7 +35,7 @@
 #define FETCH_PINS_BUFFERS		32
 
 /* of rows that turn out to be needed by somebody, so many are not asked for */
-#define MAX_UNASKED				63
+#define MAX_UNASKED				UNDO_KNOB("unasked", 63, 0, 63)
 
 typedef struct ZIndexFetchData
 {
@@ -539,7 +540,7 @@ zheap_satisfies_snapshot(Relation rel, TupleTableSlot *slot,
  */
 
 /* pages that one call of bottom-up deletion may look at */
-#define BOTTOMUP_MAX_BLOCKS		6
+#define BOTTOMUP_MAX_BLOCKS		UNDO_KNOB("bottomup-blocks", 6, 1, 6)
 
 /* up to this, numbers of promising entries are as good as each other */
 #define ALIKE					3

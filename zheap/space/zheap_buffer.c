@@ -17,9 +17,11 @@
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/space/zheap_space.h"
 
 #define RECENT_BUFFERS		16
+#define RECENT_BUFFERS_USED	UNDO_KNOB("recent-buffers", RECENT_BUFFERS, 1, RECENT_BUFFERS)
 
 static struct
 {
@@ -32,7 +34,7 @@ static struct
 void
 zheap_note_buffer(Relation rel, BlockNumber block, Buffer buffer)
 {
-	int			i = block % RECENT_BUFFERS;
+	int			i = block % RECENT_BUFFERS_USED;
 
 	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
 		return;
@@ -45,7 +47,7 @@ zheap_note_buffer(Relation rel, BlockNumber block, Buffer buffer)
 Buffer
 zheap_read_buffer(Relation rel, BlockNumber block)
 {
-	int			i = block % RECENT_BUFFERS;
+	int			i = block % RECENT_BUFFERS_USED;
 	Buffer		buffer;
 
 	/* a temporary table may bear another table's number */

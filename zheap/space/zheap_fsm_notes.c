@@ -23,14 +23,15 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/space/zheap_space.h"
 
 /* notes at first, and at most: those of 8 GB, in 24 MB */
-#define FREED_START			256
-#define FREED_MAX			(1024 * 1024)
+#define FREED_START			UNDO_KNOB("freed-start", 256, 1, 256)
+#define FREED_MAX			UNDO_KNOB("freed-max", (1024 * 1024), 4, (1024 * 1024))
 
 /* room that grows without passing a multiple of this isn't worth a word */
-#define FREED_STEP			(BLCKSZ / 32)
+#define FREED_STEP			UNDO_KNOB("freed-step", (BLCKSZ / 32), 1, (BLCKSZ / 32))
 
 /* neighbours in the map's lowest level, about */
 #define FREED_NEAR			((BlockNumber) 4000)
@@ -49,6 +50,7 @@ static int	nfreed = 0;
 static int	maxfreed = 0;
 
 #define ABORTED_MAX			64
+#define ABORTED_MAX_USED	UNDO_KNOB("aborted-pages", ABORTED_MAX, 1, ABORTED_MAX)
 
 static FreedPage aborted[ABORTED_MAX];
 static int	naborted = 0;
@@ -271,7 +273,7 @@ zheap_freed_by_abort(Relation rel, BlockNumber block, Size room)
 		RelFileLocatorEquals(aborted[naborted - 1].locator,
 							 RelationLocator(rel)))
 		naborted--;
-	if (naborted == ABORTED_MAX)
+	if (naborted == ABORTED_MAX_USED)
 		return;
 	page = &aborted[naborted++];
 	page->relid = RelationGetRelid(rel);

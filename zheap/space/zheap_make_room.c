@@ -42,13 +42,13 @@
 #define SPILL_MAX_BYTES			(UNDO_MAX_PAYLOAD - 128)
 
 /* undo records that may be read to find out who ended the rows of a page */
-#define SPILL_BUDGET			500
+#define SPILL_BUDGET			UNDO_KNOB("spill-budget", 500, 1, 500)
 
 /*
  * Entries of a page go to records of about this size: undo pages are filled
  * better by several small records than by one that just doesn't fit.
  */
-#define SPILL_RECORD_SIZE		1900
+#define SPILL_RECORD_SIZE		UNDO_KNOB("spill-record", 1900, 100, 1900)
 
 /* a row that can be spilled */
 typedef struct SpillRow

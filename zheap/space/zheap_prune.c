@@ -18,6 +18,7 @@
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/history/zheap_spill_chain.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/space/zheap_space.h"
@@ -26,7 +27,7 @@
  * Undo records that one call may read under the exclusive lock.  Rows that
  * would need more are taken for needed.
  */
-#define PRUNE_BUDGET			200
+#define PRUNE_BUDGET			UNDO_KNOB("prune-budget", 200, 1, 200)
 
 typedef struct Prune
 {

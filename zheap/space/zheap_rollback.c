@@ -30,7 +30,7 @@
 #include "zheap/space/zheap_space.h"
 
 /* records taken back under one lock and in one delta (B3) */
-#define ROLLBACK_BATCH			1000
+#define ROLLBACK_BATCH			UNDO_KNOB("rollback-batch", 1000, 1, 1000)
 
 /* one batch */
 typedef struct Rollback
@@ -462,11 +462,13 @@ zheap_rollback_page(Relation rel, BlockNumber block)
 		Buffer		buffer = ReadBuffer(rel, block);
 		Page		page;
 
+		UNDO_POINT("rollback-horizon");
 		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 		page = BufferGetPage(buffer);
 		more = zheap_page_is_valid(page) && rollback_batch(rel, buffer, &hz);
 		room = zheap_page_is_valid(page) ? zheap_page_insert_room(page) : 0;
 		UnlockReleaseBuffer(buffer);
+		UNDO_POINT("rollback-page-released");
 
 		/* in an abort callback interrupts are held off */
 		if (more && InterruptHoldoffCount == 0)

@@ -28,6 +28,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/space/zheap_space.h"
 
 /* a page with a few dead line pointers still counts as empty */
@@ -39,8 +40,8 @@ StaticAssertDecl(ZHEAP_MAX_TUPLE_SIZE >= ZHEAP_NEW_PAGE_ROOM &&
 				 "an empty page is known to the free space map as such");
 
 /* extension under contention: this many pages per waiter, up to the limit */
-#define EXTEND_PER_WAITER		16
-#define EXTEND_LIMIT			256
+#define EXTEND_PER_WAITER		UNDO_KNOB("extend-per-waiter", 16, 1, 16)
+#define EXTEND_LIMIT			UNDO_KNOB("extend-limit", 256, 1, 256)
 
 /* a search for room */
 typedef struct SpaceSearch
@@ -120,6 +121,7 @@ unlock_both(const SpaceSearch *search, Buffer buffer)
 	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	if (BufferIsValid(search->other))
 		LockBuffer(search->other, BUFFER_LOCK_UNLOCK);
+	UNDO_POINT("space-released");
 }
 
 /*

@@ -140,7 +140,7 @@ struct BulkInsertStateData;
 /* room of a page just initialised, if it keeps the reserve for xact slots */
 #define ZHEAP_NEW_PAGE_ROOM \
 	(BLCKSZ - SizeOfPageHeaderData - sizeof(ZPageOpaqueData) - \
-	 ZHEAP_XACT_SLOT_RESERVE * sizeof(ZXactSlotData) - sizeof(ItemIdData))
+	 ZHEAP_XACT_SLOTS_ROOM * sizeof(ZXactSlotData) - sizeof(ItemIdData))
 
 /*
  * Xact slots of a new page, by the first row put on it.  A row too big for the

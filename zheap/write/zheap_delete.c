@@ -17,6 +17,7 @@
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/write/zheap_write.h"
 #include "zheap/write/zheap_lock.h"
 #include "zheap/write/zheap_xlog_insert.h"
@@ -191,6 +192,7 @@ zheap_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
 	TM_Result	result;
 
 	zheap_epq_running = false;
+	UNDO_IDLE_POINT("delete");
 	if (!changing_part && delete_covered(rel, tid, cid))
 	{
 		pgstat_count_heap_delete(rel);

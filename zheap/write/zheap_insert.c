@@ -34,6 +34,7 @@
 #include "storage/predicate.h"
 #include "utils/rel.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/write/zheap_write.h"
 #include "zheap/write/zheap_xlog_insert.h"
 
@@ -313,6 +314,7 @@ append_to_last(const InsertOp *op, InsertStep *step, const ZTuple *tuple)
 
 	CHECK_FOR_INTERRUPTS();
 	hz = undo_horizons();
+	UNDO_POINT("open-insert-horizon");
 	step->block = last_open.block;
 	step->buffer = zheap_read_buffer(rel, step->block);
 	step->page = BufferGetPage(step->buffer);
@@ -636,6 +638,7 @@ insert_step(InsertOp *op, ZTuple **tuples, int ntuples, char *scratch,
 	zheap_vm_release(&step.vm);
 	ItemPointerSet(first, step.block, change->first);
 	UnlockReleaseBuffer(step.buffer);
+	UNDO_ERROR_POINT("rows-inserted");
 	return change->ntuples;
 }
 
@@ -699,6 +702,7 @@ insert_one(Relation rel, TupleTableSlot *slot, CommandId cid, int options,
 	ZTuple	   *tuple;
 	ItemPointerData tid;
 
+	UNDO_IDLE_POINT("insert");
 	insert_begin(&op, rel, cid, options, bistate, token);
 	tuple = zheap_form_from_slot(rel, slot, NULL, options);
 	(void) insert_step(&op, &tuple, 1, NULL, &tid);
@@ -741,6 +745,7 @@ zheap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
 	char	   *scratch = palloc(BLCKSZ);
 	int			done = 0;
 
+	UNDO_IDLE_POINT("insert");
 	insert_begin(&op, rel, cid, options, bistate, 0);
 
 	for (int i = 0; i < nslots; i++)

@@ -15,6 +15,7 @@
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/write/zheap_write.h"
 #include "zheap/write/zheap_lock.h"
 
@@ -39,6 +40,7 @@ bool		zheap_epq_running = false;
  * may look into several unique indexes before it locks a row.
  */
 #define DIRTY_MEMO_SIZE			16
+#define DIRTY_MEMO_USED	UNDO_KNOB("dirty-memo", DIRTY_MEMO_SIZE, 1, DIRTY_MEMO_SIZE)
 
 typedef struct DirtyMemo
 {
@@ -76,7 +78,7 @@ zheap_dirty_memo_set(Oid relid, const ItemPointerData *tid, Fxid writer,
 	if (m == NULL)
 	{
 		m = &dirty_memo[dirty_memo_next];
-		dirty_memo_next = (dirty_memo_next + 1) % DIRTY_MEMO_SIZE;
+		dirty_memo_next = (dirty_memo_next + 1) % DIRTY_MEMO_USED;
 	}
 	m->relid = relid;
 	m->tid = *tid;
@@ -207,6 +209,7 @@ row_unlock_buffers(ZRowWrite *w)
 	LockBuffer(w->buffer, BUFFER_LOCK_UNLOCK);
 	if (BufferIsValid(w->newbuf))
 		LockBuffer(w->newbuf, BUFFER_LOCK_UNLOCK);
+	UNDO_POINT("row-unlocked");
 }
 
 /*
@@ -309,6 +312,7 @@ row_queue(ZRowWrite *w)
 		w->top.status == ZXACT_CURRENT)
 		return true;
 
+	UNDO_ERROR_POINT("before-wait");
 	if (w->policy == LockWaitBlock)
 		LockTuple(w->rel, &w->tid, heavy);
 	else if (!ConditionalLockTuple(w->rel, &w->tid, heavy))
@@ -359,6 +363,7 @@ zheap_row_wait_xact_slot(ZRowWrite *w, Fxid fxid)
 {
 	zheap_row_unlock(w);
 	XactLockTableWait(XidFromFxid(fxid), w->rel, &w->tid, w->oper);
+	UNDO_ERROR_POINT("waited-for-slot");
 }
 
 /*

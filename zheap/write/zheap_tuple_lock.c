@@ -14,6 +14,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/write/zheap_write.h"
 #include "zheap/write/zheap_lock.h"
 
@@ -190,6 +191,7 @@ zheap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
 	if (zheap_tid_tag(&orig) & ZTID_LOCKED)
 		zheap_epq_running = false;
 
+	UNDO_IDLE_POINT("lock-row");
 	zheap_row_begin(w, rel, &orig, cid, snapshot, InvalidSnapshot);
 	w->lock_only = true;
 	w->mode = mode;

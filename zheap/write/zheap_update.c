@@ -25,12 +25,13 @@
 #include "utils/datum.h"
 #include "utils/rel.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/write/zheap_write.h"
 #include "zheap/history/zheap_jump.h"
 #include "zheap/write/zheap_update.h"
 
 /* of an undo record's payload, so much is left for the replaced bytes */
-#define UPDATE_MAX_OLD_BYTES	(UNDO_MAX_PAYLOAD - 128)
+#define UPDATE_MAX_OLD_BYTES	UNDO_KNOB("update-old-bytes", (UNDO_MAX_PAYLOAD - 128), 64, UNDO_MAX_PAYLOAD - 128)
 
 /* ----------------------------------------------------------------
  *	what changes
@@ -554,6 +555,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	TM_Result	result;
 
 	zheap_epq_running = false;
+	UNDO_IDLE_POINT("update");
 
 	/* no catalog lookups with a page locked */
 	memset(&plan, 0, sizeof(plan));
