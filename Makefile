@@ -69,6 +69,7 @@ OBJS = \
 	zheap/write/zheap_delete.o \
 	zheap/write/zheap_move.o \
 	zheap/write/zheap_update.o \
+	zheap/read/zheap_exclusion.o \
 	zheap/read/zheap_scan.o \
 	zheap/read/zheap_index_fetch.o \
 	zheap/zheap_index_build.o \

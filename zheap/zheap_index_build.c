@@ -321,6 +321,8 @@ zheap_index_build_range_scan(Relation rel, Relation index,
 	reltuples = build->reltuples;
 	build_end(build);
 	pfree(build);
+	if (info->ii_ExclusionOps != NULL)
+		zheap_exclusion_index_built(rel);
 	return reltuples;
 }
 

@@ -27,7 +27,6 @@
 #include "nodes/execnodes.h"
 #include "nodes/tidbitmap.h"
 #include "pgstat.h"
-#include "storage/lmgr.h"
 #include "storage/predicate.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -142,6 +141,8 @@ zheap_scan_begin(Relation rel, Snapshot snapshot, int nkeys,
 		Assert(snapshot);
 		PredicateLockRelation(rel, snapshot);
 	}
+	if (flags & SO_TYPE_SEQSCAN)
+		scan->checks_exclusion = zheap_exclusion_scan_begins(rel);
 
 	scan_init(scan, key, false);
 	return (TableScanDesc) scan;
@@ -160,6 +161,8 @@ zheap_scan_end(TableScanDesc sscan)
 {
 	ZScanDesc	scan = (ZScanDesc) sscan;
 
+	if (scan->checks_exclusion)
+		zheap_exclusion_scan_ends();
 	scan_unpin(scan);
 	RelationDecrementReferenceCount(sscan->rs_rd);
 	if (sscan->rs_key)
@@ -642,9 +645,8 @@ next_row_pagemode(ZScanDesc scan, ScanDirection direction,
 /*
  * A version that a DIRTY snapshot found is named by the tag DIRTY, if nothing
  * is in progress on the row.  An insert of my own keeps the plain TID, since
- * core compares it with the TID it has just inserted.  So does any row while I
- * hold the table against writers: building an exclusion constraint compares
- * in the same way, and nobody can change the row between fetch and lock.
+ * core compares it with the TID it has just inserted.  So does any row while a
+ * new exclusion constraint is checked, which compares in the same way.
  */
 void
 zheap_scan_tag_dirty(Relation rel, Snapshot snapshot, const ZVersion *v,
@@ -656,7 +658,7 @@ zheap_scan_tag_dirty(Relation rel, Snapshot snapshot, const ZVersion *v,
 		return;
 	if (v->own && v->kind != ZUNDO_UPDATE)
 		return;
-	if (CheckRelationLockedByMe(rel, ShareLock, true))
+	if (zheap_exclusion_is_checked(rel))
 		return;
 	zheap_dirty_memo_set(RelationGetRelid(rel), tid, v->writer, v->cid);
 	zheap_tid_set_tag(tid, ZTID_DIRTY);

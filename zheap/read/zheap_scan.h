@@ -65,6 +65,9 @@ typedef struct ZScanDescData
 	Buffer		buffer;
 	OffsetNumber off;
 
+	/* does core check a new exclusion constraint by it */
+	bool		checks_exclusion;
+
 	/* ANALYZE: rows of the block that are dead */
 	int			ndead;
 
@@ -92,6 +95,12 @@ extern void zheap_scan_add_row(ZScanDesc scan, OffsetNumber off,
 
 /* put row i into a tuple slot, under its plain TID */
 extern void zheap_scan_store_row(ZScanDesc scan, int i, TupleTableSlot *slot);
+
+/* core's check of a new exclusion constraint: zheap_exclusion.c */
+extern void zheap_exclusion_index_built(Relation rel);
+extern bool zheap_exclusion_scan_begins(Relation rel);
+extern void zheap_exclusion_scan_ends(void);
+extern bool zheap_exclusion_is_checked(Relation rel);
 
 /* mark the TID of a version that a DIRTY snapshot has just found */
 extern void zheap_scan_tag_dirty(Relation rel, Snapshot snapshot,
