@@ -5,7 +5,7 @@
  *	  undo, and the visibility map.  Changes nothing, not even hints of pages.
  *
  * A page is looked at under its share lock: histories can be walked then as
- * readers walk them (rule M7), those of aborted owners included, and its bit
+ * readers walk them (Z16), those of aborted owners included, and its bit
  * of the visibility map can't change.
  *
  *-------------------------------------------------------------------------
@@ -135,7 +135,7 @@ check_xact_slot(ZCheck *check, int id)
 			zheap_check_complain(check,
 								 psprintf("xact slots %d and %d have the same owner",
 										  id, other),
-								 "one xact slot per transaction (rule M10)");
+								 "one xact slot per transaction");
 	}
 }
 
@@ -365,7 +365,7 @@ check_history(ZCheck *check)
  * ----------------------------------------------------------------
  */
 
-/* why a row doesn't belong on an all-visible page (rule M15), or NULL */
+/* why a row doesn't belong on an all-visible page (Z25), or NULL */
 static const char *
 why_not_all_visible(ZCheck *check)
 {

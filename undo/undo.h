@@ -55,7 +55,7 @@
  * U: fxid < U: committed and visible to all, neither commit log nor undo may
  * be asked.  H: committed fxid < H: visible to all, its undo may be gone.
  * U <= H; both are only ever raised.  Sample them before locking a table page
- * and judge the copy by that sample (rules W10, W13).
+ * and judge the copy by that sample (U1).
  */
 typedef struct UndoHorizons
 {
@@ -195,7 +195,7 @@ extern const char *undo_holder_kind_name(UndoHolderKind kind);
 
 /*
  * Byte offset on its undo page of record i: main data of the client's WAL
- * record must carry it (rule W2: the table page's redo needs the URP although
+ * record must carry it (U7: the table page's redo needs the URP although
  * the undo block's data may have been dropped).
  */
 #define undo_insertion_offset(ins, i)	UndoRecPtrGetOffset((ins)->rec[i].urp)
@@ -239,7 +239,7 @@ typedef struct UndoRecord
 
 /*
  * Keeps the last undo page pinned between fetches.  Must be closed before the
- * AM call ends and before any wait (rule W19).  Errors and aborts release the
+ * AM call ends and before any wait (U16).  Errors and aborts release the
  * pin through the resource owner.
  */
 typedef struct UndoReader
@@ -258,11 +258,11 @@ extern void undo_reader_close(UndoReader *reader);
  * of table block "block".
  *
  * held = true: the record cannot have been discarded (its writer is aborted
- * and the table page is locked: rule M7.ii); anything unexpected is reported
+ * and the table page is locked); anything unexpected is reported
  * as corruption (ERRCODE_DATA_CORRUPTED, naming log, block, offset).
  * held = false: after the copy was taken the horizon H is read again; returns
  * false if writer < H (its undo may be gone and, being committed, it is
- * visible to all), else as above (rules M7.i, M7.iii).
+ * visible to all, U3), else as above.
  */
 extern bool undo_fetch(UndoReader *reader, UndoRecPtr urp, Fxid writer,
 					   BlockNumber block, bool held, UndoRecord *rec);
@@ -297,7 +297,7 @@ extern Relation undo_fake_relation(RelFileLocator locator, char persistence,
 								   Oid reloid);
 extern void undo_free_fake_relation(Relation rel);
 
-/* true if this file is going to be unlinked by the abort in progress (W20) */
+/* true if this file is going to be unlinked by the abort in progress (U13) */
 extern bool undo_file_is_doomed(RelFileLocator locator);
 
 /* ----------------------------------------------------------------

@@ -11,7 +11,7 @@
  * An abort callback must not let an error out (the server would abort the
  * abort, and PANIC in the end), and core's error recovery has already run
  * when it is called.  So undo_apply_foreground() catches everything and does
- * that recovery again (rule W21).
+ * that recovery again (U13).
  *
  *-------------------------------------------------------------------------
  */
@@ -39,7 +39,7 @@
 #include "undo/undo_log.h"
 #include "undo/undo_worker.h"
 
-/* limits of a foreground rollback: it can't be cancelled (rule W20) */
+/* limits of a foreground rollback: it can't be cancelled (U13) */
 #define FOREGROUND_MAX_PAGES	UNDO_KNOB("foreground-apply-pages", 64, 1, 64)
 #define FOREGROUND_MAX_MS		UNDO_KNOB("foreground-ms", 50, 1, 50)
 
@@ -120,7 +120,7 @@ undo_apply_page(Relation rel, BlockNumber block)
 
 /*
  * The abort record in WAL already carries the unlink of these files; logging
- * a change of their pages after it would make recovery fail (rule W20).
+ * a change of their pages after it would make recovery fail (U13).
  * Only meaningful inside an abort callback; temporary files are never
  * included and needn't be.
  */

@@ -51,7 +51,7 @@ undo_attach(char persistence)
 		{
 			static bool registered = false;
 
-			/* the file goes after the last abort had its use of it (W34) */
+			/* the file goes after the last abort had its use of it (U23) */
 			if (!registered)
 				before_shmem_exit(drop_temp_at_exit, (Datum) 0);
 			registered = true;

@@ -4,7 +4,7 @@
  *	  CREATE DATABASE copies pages, but undo belongs to the source: a row of
  *	  an aborted transaction that nobody has rolled back yet would be one of a
  *	  committed transaction in the copy, some day.  So the source is drained
- *	  first (rule W31).
+ *	  first (U19).
  *
  * Core's createdb() locks the source as we do and looks for its sessions when
  * we have returned.  Our lock is kept until the end of the transaction, so

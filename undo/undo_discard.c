@@ -811,7 +811,7 @@ undo_visit_unapplied(Oid dboid, undo_visit_fn visit, void *arg)
  * Oldest xid that some snapshot may still see as running.  Logs hold undo of
  * all databases.  The launcher is connected to none, so to core every session
  * counts for the horizon of an ordinary table; any other process has to take
- * the horizon of shared catalogs (rule W11).
+ * the horizon of shared catalogs (U2).
  */
 static Fxid
 oldest_needed(bool connected)
@@ -995,7 +995,7 @@ publish_plan(DiscardPlan *plan, Fxid u, Fxid h)
 }
 
 /*
- * See undo_worker.h.  The order is that of rule W11: horizon, scan, then per
+ * See undo_worker.h.  The order is that of U2 and U3: horizon, scan, then per
  * log WAL record, horizons, head.  An ERROR leaves the published state valid;
  * the next pass goes on from it.
  */

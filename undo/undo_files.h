@@ -34,7 +34,7 @@ extern Buffer undo_read_block(RelFileLocator locator, BlockNumber block,
 
 /*
  * Block 0 of a file that may be missing, empty or without a valid page
- * (created by a transaction that crashed before its WAL record, W35): pinned
+ * (created by a transaction that crashed before its WAL record, U20): pinned
  * and exclusively locked if the page is of the wanted kind, else Invalid.
  */
 extern Buffer undo_read_control(RelFileLocator locator, uint32 magic,

@@ -4,9 +4,8 @@
  *	  Undo logs: loading after a start, horizons, attach and detach, page
  *	  switch, and the WAL records that move tails, heads and horizons.
  *
- * What is written into a page is undo_page.c's and undo_xact.c's affair; who
- * may discard is undo_discard.c's.  The rules (W...) are those of the design's
- * section "rules that hold"; undo/README repeats what matters here.
+ * What is written into a page is undo_page.c's and undo_insert.c's affair; what
+ * may be discarded is decided by undo_discard.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -139,7 +138,7 @@ load_log(char persistence, UndoLogNumber number)
 /*
  * Does the log hold nothing that isn't discarded?  A log whose tail can't be
  * read is retired: it counts as not empty, but must not keep all others from
- * being used (W18).
+ * being used (U17).
  */
 static bool
 log_is_empty(char persistence, UndoLogNumber number)
@@ -199,7 +198,7 @@ load_global(void)
 	return true;
 }
 
-/* Everything a primary needs; the horizon jumps if there is no undo (W16). */
+/* Everything a primary needs; the horizon jumps if there is no undo (U14). */
 static void
 load_primary(void)
 {
@@ -490,7 +489,7 @@ undo_log_attach(char persistence)
 		attach_temp();
 		return UNDO_TEMP_LOG;
 	}
-	/* not loaded, every log looks as if it had yet to be made: never go on so */
+	/* not loaded, every log looks as if it had yet to be made (U10) */
 	if (unlikely(pg_atomic_read_u32(&UndoShmem->state) != UNDO_PRIMARY))
 		undo_log_startup();
 	if (try_attach(persistence, last_log[which], UNDO_LOG_FREE))
@@ -518,7 +517,7 @@ undo_log_detach(char persistence, UndoLogNumber number)
 		pg_atomic_write_u32(&log->state, UNDO_LOG_FREE);
 }
 
-/* Give a log up that can't be written: it isn't handed out again (W18). */
+/* Give a log up that can't be written: it isn't handed out again (U17). */
 void
 undo_log_retire(char persistence, UndoLogNumber number)
 {
@@ -724,7 +723,7 @@ undo_log_switch(char persistence, UndoLogNumber number)
 	}
 	UNDO_POINT("switch-logged");
 
-	/* mirrors last (W1) */
+	/* mirrors last (U9) */
 	pg_atomic_write_u32(&log->used_blocks, xlrec.used_blocks);
 	pg_atomic_write_u64(&log->seq, xlrec.seq);
 	if (xlrec.first)
@@ -876,7 +875,7 @@ undo_log_reset(char persistence, UndoLogNumber number)
 
 	UNDO_POINT("reset-logged");
 
-	/* the truncation must not outrun the reset (W19) */
+	/* the truncation must not outrun the reset (U18) */
 	if (!XLogRecPtrIsInvalid(lsn))
 		XLogFlush(lsn);
 	UNDO_POINT("reset-flushed");

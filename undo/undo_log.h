@@ -121,7 +121,7 @@ extern BlockNumber undo_log_tail(char persistence, UndoLogNumber log);
 extern UndoLogNumber undo_log_attach(char persistence);
 extern void undo_log_detach(char persistence, UndoLogNumber log);
 
-/* a log that can't be written isn't handed out again (W18) */
+/* a log that can't be written isn't handed out again (U17) */
 extern void undo_log_retire(char persistence, UndoLogNumber log);
 
 /*
@@ -142,14 +142,14 @@ extern Buffer undo_log_switch(char persistence, UndoLogNumber log);
 /*
  * Record that head of a log moves to (block, offset) and/or the horizons rise
  * to u and h: inserts the WAL record (conflict horizon h - 1 where h rises),
- * then publishes h, u, then the head, in this order (W11, W14).  log =
+ * then publishes h, u, then the head, in this order (U3).  log =
  * UNDO_TEMP_LOG: horizons only.  Values below the published ones are ignored.
  */
 extern void undo_log_discard(char persistence, UndoLogNumber log,
 							 BlockNumber head, uint16 head_offset,
 							 Fxid u, Fxid h);
 
-/* empty, detached log back to its control page alone (W19); state BUSY held */
+/* empty, detached log back to its control page alone (U18); state BUSY held */
 extern void undo_log_reset(char persistence, UndoLogNumber log);
 
 /*
@@ -194,7 +194,7 @@ typedef struct UndoTouchedRun
 } UndoTouchedRun;
 
 /*
- * Roll back pages in the abort callback (rules W20, W21): catches every
+ * Roll back pages in the abort callback (U13): catches every
  * error, restores holdoff counts, memory context, resource owner and a
  * pending outer error, repeats AbortTransaction's clean-up.  Returns true if
  * all pages were done within the limits (then the runs are marked applied),

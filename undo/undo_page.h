@@ -11,7 +11,7 @@
  *	| header | entries ->  | free        | <- rels   | UndoPageOpaque   |
  *	+--------+-------------+-------------+-----------+------------------+
  *
- * Entries are written in sequence and never cross a page.  An entry is a run
+ * Entries are written in sequence and never cross a page (U6).  An entry is a run
  * header (who writes, on which relation) or a record; each record tells how
  * many bytes before it its run header is.  A new run starts when the writer
  * (its own subtransaction xid counts) or the relation changes and on each new
@@ -34,7 +34,7 @@
  *				payload
  *
  * A record never changes once written.  The one bit that may change is APPLIED
- * of a run header, by a WAL-logged change (rule W23): every page named by a
+ * of a run header, by a WAL-logged change (U5): every page named by a
  * record of this run was rolled back after its writer aborted.
  *
  * Control pages (block 0 of a log; block 0 of the global control relation)

@@ -6,7 +6,7 @@
  * A pointer may be stale and hit anything: bytes of another record, a page
  * recycled since, a block cut off.  So a record is first copied, bounded,
  * under the page's share lock; then the horizon is read again; only then is
- * the copy judged (rules W13, W19, M7).
+ * the copy judged (U3, U11).
  *
  * Who reads several records of one page in a row gets the later ones from a
  * private copy of the page, without pin and lock.  The copy may be older than

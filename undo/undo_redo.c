@@ -3,8 +3,8 @@
  * undo_redo.c
  *	  Redo and description of the WAL records of undo logs (undo_xlog.h).
  *
- * Redo of a block looks at nothing but the record and that block (W2), and
- * touches shared state by atomics alone (W15).
+ * Redo of a block looks at nothing but the record and that block, and
+ * touches shared state by atomics alone (U7).
  *
  *-------------------------------------------------------------------------
  */
@@ -108,7 +108,7 @@ redo_control(XLogReaderState *record)
 		UnlockReleaseBuffer(buffer);
 }
 
-/* new page first, then the link to it, control page last (W4) */
+/* new page first, then the link to it, control page last (U15) */
 static void
 redo_switch(XLogReaderState *record)
 {

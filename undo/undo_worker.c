@@ -77,7 +77,7 @@ bool		undo_rollback_paused = false;
 
 /*
  * From this age on an aborted writer whose changes could not be taken back
- * keeps the commit log from being cut off behind it (rule W33).
+ * keeps the commit log from being cut off behind it (U21).
  */
 #define GUARD_AGE				50000000
 

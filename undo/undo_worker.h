@@ -23,13 +23,13 @@ typedef struct UndoScanResult
 } UndoScanResult;
 
 /*
- * One pass: horizon, scan, discard, publish, shrink (W10-W14, W19, M16).
+ * One pass: horizon, scan, discard, publish, shrink (U2, U3, U4, U18).
  * connected: the process is connected to a database, so it must use the
- * horizon of shared catalogs (W11).  Holds no lock on return.
+ * horizon of shared catalogs (U2).  Holds no lock on return.
  */
 extern void undo_discard_pass(bool connected, UndoScanResult *result);
 
-/* status of a writer, tested in the order of M7: running, committed, aborted */
+/* status of a writer, tested in this order (U22) */
 typedef enum UndoXidStatus
 {
 	UNDO_XID_RUNNING,

@@ -169,7 +169,7 @@ rollback_from(int first_page, int first_run, bool overflow)
 	int			ntemp = 0;
 	int			nbatch_runs = nruns - first_run;
 
-	/* forget first: a second call must do nothing (W20) */
+	/* forget first: a second call must do nothing (U13) */
 	npages = first_page;
 	nruns = first_run;
 

@@ -14,7 +14,7 @@
  *					owner and record in undo, old block and offset.  Who doesn't
  *					see us steps back and goes on in the history that the row
  *					has in undo already, which stays as long as he needs it
- *					(lemma L1).  Nothing of it is copied.
+ *					(Z1).  Nothing of it is copied.
  *
  * Two things that old versions need don't live in undo.  Their out-of-line
  * values: those of recent rows are saved into the new toast table, under the
@@ -565,7 +565,7 @@ copy_recent(Rewrite *rw)
 	RecentRow  *row = rw->recent;
 	ItemPointerData none;
 
-	/* no undo page stays pinned where one is reserved (W19) */
+	/* no undo page stays pinned where one is reserved (U16) */
 	undo_reader_close(&rw->reader);
 	save_externals(rw);
 	ItemPointerSetInvalid(&none);

@@ -10,7 +10,7 @@
  *		DEAD -> UNUSED
  *
  * There is no freezing pass: pages hold 64-bit xids.  Vacuum runs with
- * PROC_IN_VACUUM, so it writes no undo (rule W25).  Pages are changed under
+ * PROC_IN_VACUUM, so it writes no undo (Z1).  Pages are changed under
  * the exclusive lock alone; no cleanup lock is ever needed.
  *
  *-------------------------------------------------------------------------
@@ -108,7 +108,7 @@ clear_hints(Relation rel, Buffer buffer)
 /*
  * Mark the page all-visible if pruning found it to be.  What pruning went by
  * is below U or was frozen, so that standbys had their conflict before: the
- * record needs no horizon of its own (rule M15, attack A18).
+ * record needs no horizon of its own (Z25).
  */
 static void
 set_all_visible(Vacuum *vac, Buffer buffer, BlockNumber block)

@@ -5,7 +5,7 @@
  *	  records of the table engine.  The highest file of zheap/.
  *
  * Redo of a page uses main data, that page's own data and the block
- * references: no other page, no shared state, no catalog (rule W2).
+ * references: no other page, no shared state, no catalog (U7).
  *
  *-------------------------------------------------------------------------
  */

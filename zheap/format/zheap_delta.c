@@ -9,7 +9,7 @@
  * bug of its own.  Changes that must share a critical section with an undo
  * record do not come here.
  *
- * What is logged (rule W27).  The hole isn't: a full-page image leaves it out
+ * What is logged (Z31).  The hole isn't: a full-page image leaves it out
  * and restores it as zeroes, so nothing may depend on what it held.  Therefore
  * bytes that lay in the old hole and don't lie in the new one are logged even
  * where they are equal to the garbage found there, and the new hole is zeroed

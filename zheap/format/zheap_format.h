@@ -20,7 +20,7 @@
 #include "zheap/format/zheap_undo.h"
 
 /* ----------------------------------------------------------------
- *	TID tags (core-contract.md, section 0)
+ *	TID tags (zheap/README, What a TID means)
  * ----------------------------------------------------------------
  */
 #define ZTID_PRE			0x8000	/* image before my latest in-place update */
@@ -51,7 +51,7 @@ zheap_tid_set_tag(ItemPointerData *tid, uint16 tag)
 }
 
 /* ----------------------------------------------------------------
- *	zheap_delta.c: logged change of one page by bytes (rule W27)
+ *	zheap_delta.c: logged change of one page by bytes (Z31)
  *
  * delta_begin gives a private copy of the page to change freely (errors are
  * harmless); delta_finish copies it back and logs the difference in a

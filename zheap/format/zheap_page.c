@@ -426,7 +426,7 @@ zheap_page_replace_need(Page page, OffsetNumber off, uint16 len)
 /*
  * A body that doesn't fit its allocation moves to a new one; the old one is
  * free at once although the change may yet be rolled back, because every
- * older body that can come back fits the new allocation too.
+ * older body that can come back fits the new allocation too (Z7).
  */
 bool
 zheap_page_replace(Page page, OffsetNumber off, const char *tuple, uint16 len)
@@ -674,7 +674,7 @@ tuple_problem(Page page, OffsetNumber off)
 
 	if (lp->lp_off < ph->pd_upper ||
 		lp->lp_off + lp->lp_len > ph->pd_special)
-		return psprintf("P3: tuple %u at %u, length %u, is not within %u to %u",
+		return psprintf("tuple %u at %u, length %u, is not within %u to %u",
 						off, lp->lp_off, lp->lp_len, ph->pd_upper,
 						ph->pd_special);
 	if (lp->lp_len < ZHEAP_HEADER_SIZE)
@@ -695,14 +695,14 @@ tuple_problem(Page page, OffsetNumber off)
 						off, len, need);
 
 	if (header.slot > opaque->nslots)
-		return psprintf("P1: tuple %u has xact slot %u of %u",
+		return psprintf("tuple %u has xact slot %u of %u",
 						off, header.slot, opaque->nslots);
 	if (header.slot != 0 &&
 		ZXactSlotIsFree(ZPageGetXactSlot(page, header.slot)))
-		return psprintf("P1: tuple %u has xact slot %u, which is free",
+		return psprintf("tuple %u has xact slot %u, which is free",
 						off, header.slot);
 	if (header.slot == 0 && ZHeaderIsEnded(&header))
-		return psprintf("P2: tuple %u was deleted or moved but has no xact slot",
+		return psprintf("tuple %u was deleted or moved but has no xact slot",
 						off);
 	return NULL;
 }
@@ -718,7 +718,7 @@ pointer_problem(Page page, OffsetNumber off)
 		if (!ZItemIdIsSpilled(lp))
 			return psprintf("line pointer %u is of no known kind", off);
 		if ((ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) == 0)
-			return psprintf("P4: line pointer %u is spilled but the page has no spill chain",
+			return psprintf("line pointer %u is spilled but the page has no spill chain",
 							off);
 	}
 	else if (lp->lp_off != 0 || lp->lp_len != 0)
@@ -799,7 +799,7 @@ zheap_page_problem(Page page)
 		{
 			if (taken[i])
 			{
-				problem = psprintf("P3: tuple %u overlaps another one", off);
+				problem = psprintf("tuple %u overlaps another one", off);
 				break;
 			}
 			taken[i] = true;

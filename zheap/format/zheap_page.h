@@ -13,18 +13,15 @@
  *
  * Tuples are packed without alignment.  Nobody keeps a pointer into a page
  * after its content lock is given up, so bytes may move under the exclusive
- * lock alone; no cleanup lock is ever needed.  The hole is kept zeroed.
+ * lock alone (Z9); no cleanup lock is ever needed.  The hole is kept zeroed.
  *
  * Line pointers: LP_UNUSED; LP_NORMAL (lp_len = allocated bytes); LP_DEAD (no
  * body, the TID is still in indexes); SPILLED = LP_REDIRECT with lp_off 1 and
  * lp_len 0 (body in the page's spill chain).  Never more than
  * MaxHeapTuplesPerPage.
  *
- * Page invariants (run by zheap_page_problem and zheap_check()):
- *	P1	a NORMAL pointer's slot id is 0 or an OWNED xact slot of this page
- *	P2	ended (DELETED, MOVED) tuples never have slot id 0
- *	P3	NORMAL bodies lie in [pd_upper, pd_special) and don't overlap
- *	P4	a page with SPILLED pointers has a spill chain
+ * Z3, Z12, Z13 and Z14 of zheap/README are checked by zheap_page_problem() and
+ * zheap_check().
  *
  *-------------------------------------------------------------------------
  */
@@ -63,7 +60,7 @@ StaticAssertDecl(sizeof(ZPageOpaqueData) == 8, "zheap page opaque is 8 bytes");
  * Xact slot.  FREE is {0, 0}.  OWNED: whether the owner runs, committed or
  * aborted is decided by whoever asks, never stored, but for the COMMITTED
  * hint, which only replaces a look into the commit log.  AMBIGUOUS: a rollback
- * returned the xact slot to a foreign owner (rule M2).
+ * returned the xact slot to a foreign owner (Z21).
  */
 typedef struct ZXactSlotData
 {
@@ -106,8 +103,8 @@ typedef ZXactSlotData *ZXactSlot;
 /*
  * Tuple: 5 bytes of header, null bitmap if any ((natts + 7) / 8 bytes), then
  * the values without padding; with ORIGIN old TIDs of the row behind them, 14
- * bytes each (rule M14); with SLACK unused bytes up to lp_len, the last of which holds their number,
- * or 255 with the number as u16 in the two bytes before it.
+ * bytes each (Z24); with SLACK unused bytes up to lp_len, the last of which
+ * holds their number, or 255 with the number as u16 in the two bytes before it.
  *
  *	byte 0		xact slot id (0 = visible to all)
  *	bytes 1-2	natts (11 bits) | flags1
@@ -245,7 +242,7 @@ extern bool zheap_page_add(Page page, OffsetNumber off, const char *tuple,
 						   uint16 len);
 
 /*
- * Replace the body of a NORMAL pointer.  The allocation never shrinks here:
+ * Replace the body of a NORMAL pointer.  The allocation never shrinks (Z7):
  * a shorter body gets SLACK.  A longer one moves within the page.  len is the
  * true length.  False if there is no room.
  */

@@ -7,7 +7,7 @@
  * Values are stored without padding, so the offsets of leading fixed-length
  * not-null columns are plain sums.  By-value columns are read with memcpy; a
  * by-reference value whose type wants alignment and whose address lacks it is
- * copied to aligned memory of the tuple slot when deformed (rule M3).
+ * copied to aligned memory of the tuple slot when deformed.
  *
  *-------------------------------------------------------------------------
  */
@@ -217,7 +217,7 @@ typedef struct ZColumn
 /*
  * Nothing in a tuple slot ever points into a shared buffer: the row's bytes
  * are in memory of its own (buf), or in a scan's (rows).  It also knows which
- * version it holds (R4).
+ * version it holds (Z37).
  * len == 0: no native row, only tts_values (virtual contents).
  */
 typedef struct ZTupleTableSlot
@@ -319,7 +319,7 @@ extern ZFindWriter zheap_find_writer_hook;
 extern void zheap_slot_set_writer(TupleTableSlot *slot, Fxid writer,
 								  CommandId cid);
 
-/* xmin shown for a version that is visible to all: hash of its bytes (A15) */
+/* xmin shown for a version that is visible to all: hash of its bytes (Z38) */
 extern TransactionId zheap_hashed_xmin(const char *tuple, uint16 len);
 
 #endif							/* ZHEAP_TUPLE_H */

@@ -626,8 +626,7 @@ zheap_undo_old_header(const ZUndo *u, const ZTupleHeader *now,
 
 /*
  * Diff of two rows: one differing stretch behind the fixed headers.  Lengths
- * are true lengths (rule A16: headers are saved whole, slack is no part of a
- * row).
+ * are true lengths: headers are saved whole, slack is no part of a row.
  */
 void
 zheap_undo_diff(ZUndoDiff *diff, const char *oldtuple, uint16 oldlen,

@@ -2,7 +2,7 @@
  *
  * zheap_undo.h
  *	  What zheap writes into undo records, and one step back in a row's
- *	  history (rule M4).
+ *	  history (Z6).
  *
  * Record header (undo_page.h): kind, flags, offset, block, chain = the xact
  * slot's urp before this record.  Payload, nothing aligned, "packed" as in

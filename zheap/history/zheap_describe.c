@@ -16,7 +16,7 @@
 #include "undo/undo_debug.h"
 #include "zheap/history/zheap_walk.h"
 
-/* a running tenure repeats its BASE about every so many records (B1) */
+/* a running tenure repeats its BASE about every so many records */
 #define BASE_INTERVAL			UNDO_KNOB("base-interval", 32, 1, 32)
 
 /*
@@ -60,7 +60,7 @@ find_base(ZReadContext *cx, BlockNumber block, Fxid w, UndoRecPtr u,
 }
 
 /*
- * Is it time to repeat BASE within a tenure (attack B1)?  Only worth it while
+ * Is it time to repeat BASE within a tenure?  Only worth it while
  * rows of older foreign owners still refer to the xact slot.  The pointer's
  * bits stand in for a counter.
  */
@@ -139,11 +139,11 @@ zheap_undo_describe_tenure(ZReadContext *cx, Page page, BlockNumber block,
 }
 
 /*
- * Describe the version that a change replaces (rule M4): see zheap.h.
+ * Describe the version that a change replaces (Z6): see zheap.h.
  *
  * An old version in another xact slot is named by that slot's content, walked
  * down to the first committed tenure: a running foreign taker above it may
- * vanish before the record is read (attack A1).
+ * vanish before the record is read.
  */
 void
 zheap_undo_describe_old(ZReadContext *cx, Page page, BlockNumber block,

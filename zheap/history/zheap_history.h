@@ -20,7 +20,7 @@
  * ----------------------------------------------------------------
  */
 
-/* status of a writer, tested in the order of rule M7 */
+/* status of a writer, tested in the order of Z15 */
 typedef enum ZXactStatus
 {
 	ZXACT_ALL_VISIBLE,			/* fxid < U, or 0 */
@@ -32,7 +32,7 @@ typedef enum ZXactStatus
 
 extern ZXactStatus zheap_xact_status(Fxid fxid, const UndoHorizons *hz);
 
-/* as above for an xact slot; uses and sets the COMMITTED hint (W24) */
+/* as above for an xact slot; uses and sets the COMMITTED hint (Z18) */
 extern ZXactStatus zheap_xact_slot_status(Buffer buffer, ZXactSlot slot,
 										  const UndoHorizons *hz);
 
@@ -47,7 +47,7 @@ typedef enum ZTenure
 	ZTENURE_FAMILY,				/* another xid of my top transaction */
 	ZTENURE_FOREIGN,			/* committed foreign owner */
 	ZTENURE_FROZEN				/* the same, visible to all: its tuples are
-								 * frozen (rule M9), then as FREE */
+								 * frozen (Z19), then as FREE */
 } ZTenure;
 
 typedef struct ZXactSlotChoice
@@ -98,7 +98,7 @@ extern uint8 zheap_xact_slot_only(Page page, Fxid fxid, UndoRecPtr urp,
 								  const UndoHorizons *hz);
 
 /*
- * Choose the xact slot for a change by fxid (mine), rule M6 steps 2-8.
+ * Choose the xact slot for a change by fxid (mine); see zheap/README.
  * Exclusive lock held.  May grow the page (own WAL record), never freezes or
  * takes over: that is part of the change itself.  prefer: xact slot id of the
  * row to be changed, or 0.
@@ -121,7 +121,7 @@ extern void zheap_xact_slot_flag_header(ZTupleHeader *header, uint8 id,
 										ZTenure tenure);
 
 /*
- * Rule M9 on a private copy of the page: freeze every xact slot whose owner
+ * Z19 on a private copy of the page: freeze every xact slot whose owner
  * committed and is < U or removable for the relation.  Returns the largest
  * fxid frozen by more than U (the conflict horizon), 0 if none;
  * *changed tells whether anything was.  rel may be NULL: then only < U.
@@ -178,7 +178,7 @@ extern void zheap_read_resample(ZReadContext *cx);
 extern void zheap_read_end(ZReadContext *cx);
 
 /*
- * Rule M8: which version of (page, off) does cx->snapshot see?  The page is
+ * Which version of (page, off) does cx->snapshot see?  The page is
  * locked (share is enough) during the whole call.  Returns true and fills *v
  * if there is one that isn't ended.  All snapshot types:
  *	MVCC, SELF, ANY (newest non-aborted image, whatever its status), DIRTY
@@ -282,7 +282,7 @@ extern void zheap_predicate_conflict_in(Relation rel, BlockNumber block,
  */
 
 /*
- * Fill oldhdr, OLD_* flags and link of a change record (rule M4): the row's
+ * Fill oldhdr, OLD_* flags and link of a change record (Z6): the row's
  * present version as seen by the change that is about to be made with
  * choice.  Exclusive lock held, aborted owners already rolled back; hdr is
  * the tuple's header after normalising (before the takeover pass).  Also sets

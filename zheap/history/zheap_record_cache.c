@@ -9,7 +9,7 @@
  * record of writer w is not written again while w might still write (its undo
  * is reused only when w is below the discard horizon, or rolled back), so
  * {persistence, w, urp} names one record for ever.  Whether the undo of w may
- * still be asked for at all, by rule M7, is tested by the reader every time.
+ * still be asked for at all (Z16) is tested by the reader every time.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,9 +3,9 @@
  * zheap_record_cache.h
  *	  Undo records that this backend read lately.
  *
- * Private to zheap_walk.c.  The rows of a page share the chains of its xact
- * slots, so each record would be read once per row; from here it comes without
- * a look at the undo page.
+ * For zheap_walk.c and zheap_visibility.c.  The rows of a page share the
+ * chains of its xact slots, so each record would be read once per row; from
+ * here it comes without a look at the undo page.
  *
  *-------------------------------------------------------------------------
  */

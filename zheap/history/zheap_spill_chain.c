@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_spill_chain.c
- *	  Reading the spill chain of a page (rule M12).
+ *	  Reading the spill chain of a page (Z11).
  *
  * A row that ended leaves its body on the page.  When a writer needs the room
  * and the end has committed, but some snapshot may still see the row, the

@@ -2,7 +2,7 @@
  *
  * zheap_spill_chain.h
  *	  The spill chain of a page: bodies of ended rows that were moved to undo
- *	  to make room (rule M12).
+ *	  to make room (Z11).
  *
  * Private to zheap_spill_chain.c, zheap_walk.c, zheap_prune.c, zheap_make_room.c and
  * zheap_check_page.c.

@@ -75,7 +75,7 @@ zheap_read_end(ZReadContext *cx)
 /*
  * Status of the owner the walk stands at, for an MVCC snapshot: RUNNING means
  * in progress for the snapshot, whatever became of it.  64-bit tests come
- * before 32-bit ones (rule M7, attack A14).
+ * before 32-bit ones (Z15).
  */
 static ZXactStatus
 mvcc_status(const ZReadContext *cx, ZWalk *walk, Buffer buffer)
@@ -124,7 +124,7 @@ typedef enum Verdict
 	VERDICT_JUDGE_RECORD		/* find it, the record decides */
 } Verdict;
 
-/* the rules of the snapshot's type, before any record was read (M8) */
+/* the rules of the snapshot's type, before any record was read */
 static Verdict
 judge_owner(SnapshotType type, ZXactStatus status)
 {
@@ -136,7 +136,7 @@ judge_owner(SnapshotType type, ZXactStatus status)
 	switch (type)
 	{
 		case SNAPSHOT_MVCC:
-			/* "the xact slot is mine" alone decides nothing (attack A11) */
+			/* owning the xact slot decides nothing (Z17) */
 			return status == ZXACT_CURRENT ? VERDICT_JUDGE_RECORD :
 				VERDICT_STEP_BACK;
 		case SNAPSHOT_SELF:
@@ -188,7 +188,7 @@ version_from_record(ZVersion *v, const ZWalk *walk, ZXactStatus status)
 }
 
 /*
- * Name the writer of the version the walk stands at (attack A17: an identity
+ * Name the writer of the version the walk stands at (Z33: an identity
  * is the writer itself; the owner of the xact slot changes with takeovers
  * that don't touch the row).  Any owner's status may be met.  Own writers are
  * always looked for, since their cid is part of the identity; so are moves,
@@ -325,7 +325,7 @@ version_accept(ZReadContext *cx, ZWalk *walk, ZWalkState state, Buffer buffer,
 }
 
 /*
- * Rule M8.  See zheap.h for the contract.  An ended version found is left in
+ * See zheap.h for the contract.  An ended version found is left in
  * *v with its bytes; NON_VACUUMABLE is the one type that may return true for
  * one (it isn't removable yet).
  */
@@ -374,7 +374,7 @@ zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
 		if (verdict == VERDICT_ACCEPT)
 			return version_accept(cx, &walk, state, buffer, v);
 
-		/* step 6: inserted by a transaction in progress, no record needed */
+		/* inserted by a transaction in progress, no record needed */
 		if (verdict == VERDICT_STEP_BACK && status == ZXACT_RUNNING &&
 			ZWalkIsPlainInsert(&walk) &&
 			!(type == SNAPSHOT_DIRTY && is_speculative(&walk)))
@@ -540,8 +540,8 @@ read_ahead(ZReadContext *cx, ZWalk *walk, Fxid *w, UndoRecPtr *u, int n)
  *
  * Rows that refer to an owner seen are seen as they stand, though an older
  * tenure may have changed them: what lies below an owner that the snapshot sees
- * it sees too (invariant Z2).  PD_ALL_VISIBLE and ZPAGE_ALL_RESOLVED are not
- * asked: a standby's snapshot may be older than they are (attack A12).
+ * it sees too (Z2).  PD_ALL_VISIBLE and ZPAGE_ALL_RESOLVED are not
+ * asked: a standby's snapshot may be older than they are (Z26).
  */
 bool
 zheap_page_owners(ZReadContext *cx, Buffer buffer, Page page,

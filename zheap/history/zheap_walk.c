@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_walk.c
- *	  Walking a row's history on one page (rule M8): where a version's writer
+ *	  Walking a row's history on one page: where a version's writer
  *	  is looked for, and how one gets to the version before.
  *
  * Decides nothing about snapshots; that is zheap_visibility.c.  Writes
@@ -9,8 +9,8 @@
  *
  * Locks: the content lock of the table page (share is enough) is held from
  * zheap_walk_start to the end of the walk.  Therefore no owner that is
- * aborted can be rolled back meanwhile, and its undo is there (rule M7.ii);
- * undo of others is there or they turn out to be visible to all (M7.i, iii).
+ * aborted can be rolled back meanwhile, and its undo is there;
+ * undo of others is there or they turn out to be visible to all (Z16).
  *
  *-------------------------------------------------------------------------
  */
@@ -87,7 +87,7 @@ zheap_walk_forget_missing(ZWalk *walk)
 	}
 }
 
-/* is the version settled by its header alone (steps 2 and 9)? */
+/* is the version settled by its header alone? */
 static inline bool
 header_is_settled(const ZTupleHeader *hdr)
 {
@@ -96,7 +96,7 @@ header_is_settled(const ZTupleHeader *hdr)
 
 /*
  * Stand at the owner of an xact slot of the page.  ERROR if it is none: no
- * tuple and no link may refer to a FREE xact slot (lemma L3).
+ * tuple and no link may refer to a FREE xact slot (Z3).
  */
 void
 zheap_walk_at_slot(ZWalk *walk, Page page, uint8 id)
@@ -115,7 +115,7 @@ zheap_walk_at_slot(ZWalk *walk, Page page, uint8 id)
 }
 
 /*
- * Step 1 for a spilled row (rule M12): the entry holds the row as it was when
+ * The start at a spilled row (Z11): the entry holds the row as it was when
  * it left the page, ended, and its committed ender.  NONE if nobody who may
  * ask can see it any more.
  */
@@ -154,7 +154,7 @@ walk_start_spilled(ZWalk *walk, Page page)
 }
 
 /*
- * Steps 1-3: stand at the newest version of the row, copying its bytes if
+ * Stand at the newest version of the row, copying its bytes if
  * they are wanted.  UNUSED and DEAD pointers, and offsets beyond the page's
  * last, are NONE.
  */
@@ -471,7 +471,7 @@ zheap_walk_jump(ZWalk *walk)
  *
  * ENDED_FOR_ALL raises *conflict where the decision rests on more than U: a
  * tenure whose committed owner is removable for everyone has only such below
- * (lemma L2), so the ender itself needn't be found.
+ * (Z2), so the ender itself needn't be found.
  */
 ZRowFate
 zheap_walk_fate(ZWalk *walk, Page page, Buffer buffer, Fxid *conflict)
@@ -530,7 +530,7 @@ zheap_walk_fate(ZWalk *walk, Page page, Buffer buffer, Fxid *conflict)
 			case ZFIND_FOUND:
 				return ZROW_ENDED;
 			case ZFIND_GONE:
-				/* below H: its horizon's raise carried the conflict (M16) */
+				/* below H: its horizon's raise carried the conflict (U3) */
 				return ZROW_ENDED_FOR_ALL;
 			case ZFIND_LIMIT:
 				return ZROW_ENDED;
@@ -543,7 +543,7 @@ zheap_walk_fate(ZWalk *walk, Page page, Buffer buffer, Fxid *conflict)
 
 /*
  * Has the row, which isn't ended, a version that is visible to all, with
- * nothing but updates in place of unindexed columns since (rule M15)?  "All"
+ * nothing but updates in place of unindexed columns since (Z25)?  "All"
  * is meant by U: what only the local horizon calls visible is frozen first.
  */
 bool

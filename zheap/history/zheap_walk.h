@@ -2,7 +2,7 @@
  *
  * zheap_walk.h
  *	  Walking a row's history on one page: find the record that made a
- *	  version, step back over it (rule M8, steps 1-3, 8, 9).
+ *	  version, step back over it.
  *
  * For what judges versions: zheap_walk.c, zheap_visibility.c, zheap_rollback.c,
  * zheap_prune.c, zheap_make_room.c, zheap_scan.c, zheap_rewrite.c and
@@ -94,7 +94,7 @@ extern ZFindResult zheap_walk_find(ZWalk *walk, bool held);
 extern ZWalkState zheap_walk_step_back(ZWalk *walk);
 extern bool zheap_walk_jump(ZWalk *walk);
 
-/* rule M9 for one row whose xact slot can't be frozen, and M15: see there */
+/* Z19 for one row whose xact slot can't be frozen, and Z25 */
 typedef enum ZRowFate
 {
 	ZROW_NONE,					/* nothing but aborted changes */

@@ -5,7 +5,7 @@
  *	  change, takeover, freezing.
  *
  * An xact slot never says whether its owner runs, committed or aborted;
- * whoever asks decides it here, in the order of rule M7.  This file never
+ * whoever asks decides it here, in the order of Z15.  This file never
  * rolls back: zheap_xact_slot_reserve reports an aborted owner and the
  * operation has it rolled back and starts over.
  *
@@ -51,7 +51,7 @@ fxid_is_future(Fxid fxid)
 }
 
 /*
- * Rule M7.  The 32-bit questions are legal only because fxid >= U and
+ * Z15.  The 32-bit questions are legal only because fxid >= U and
  * fxid < next: then it is within 2^31 of the running xids.  Works in recovery
  * too, where TransactionIdIsInProgress asks the known assigned xids.  Any
  * buffer lock may be held; not in a critical section.
@@ -99,7 +99,7 @@ zheap_xact_status(Fxid fxid, const UndoHorizons *hz)
 /*
  * Remember in the xact slot that its owner committed.  The commit record must
  * reach the disk before the page does: it is flushed, or the page's LSN is
- * behind it (W24).  A share lock is enough: the word is written at once and
+ * behind it (Z18).  A share lock is enough: the word is written at once and
  * everybody writes the same.
  */
 static void
@@ -179,7 +179,7 @@ zheap_page_has_aborted(Buffer buffer, Page page, const UndoHorizons *hz)
 }
 
 /* ----------------------------------------------------------------
- *	freezing (rule M9)
+ *	freezing (Z19)
  * ----------------------------------------------------------------
  */
 
@@ -296,7 +296,7 @@ zheap_page_freeze(Relation rel, Page page, const UndoHorizons *hz,
 }
 
 /* ----------------------------------------------------------------
- *	choosing one for a change (rule M6)
+ *	choosing one for a change
  * ----------------------------------------------------------------
  */
 
@@ -331,7 +331,7 @@ survey_slots(Buffer buffer, Page page, const UndoHorizons *hz, SlotSurvey *s)
 		switch (zheap_xact_slot_status(buffer, slot, hz))
 		{
 			case ZXACT_CURRENT:
-				Assert(s->own == 0);	/* L4 */
+				Assert(s->own == 0);	/* Z4 */
 				s->own = id;
 				break;
 			case ZXACT_RUNNING:
@@ -344,7 +344,7 @@ survey_slots(Buffer buffer, Page page, const UndoHorizons *hz, SlotSurvey *s)
 				s->committed[id] = true;
 				break;
 			case ZXACT_ABORTED:
-				s->aborted = true;
+				s->aborted = true;	/* not to be taken over (Z5) */
 				return;
 		}
 	}
@@ -385,7 +385,7 @@ set_choice(Page page, uint8 id, ZTenure tenure, ZXactSlotChoice *choice)
 
 /*
  * A committed xact slot whose owner is visible to everybody, standbys
- * excepted (rule M9), or 0.  *conflict is what they have to be told.
+ * excepted (Z19), or 0.  *conflict is what they have to be told.
  */
 static uint8
 best_freezable(Relation rel, Page page, const UndoHorizons *hz,

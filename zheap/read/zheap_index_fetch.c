@@ -6,7 +6,7 @@
  *	  zheap_index_build.c.)
  *
  * A TID has many versions here; which one is meant is said by the snapshot or,
- * with SnapshotAny, by the tag in the TID (core-contract.md, section 0).
+ * with SnapshotAny, by the tag in the TID (Z34).
  *
  * Functions here lock one table page, share, and under it undo pages.  They
  * may be called with an index page locked, so they never wait for a
@@ -361,7 +361,7 @@ read_memo(Relation rel, const ItemPointerData *tid, ZVersion *v)
 }
 
 /*
- * Rule R1, SnapshotAny with a plain TID.  (a) What I inserted, changed or
+ * Z34, SnapshotAny with a plain TID.  (a) What I inserted, changed or
  * deleted: triggers and RETURNING look at it again.  Not while EvalPlanQual
  * runs, which wants the partners of a join as the statement sees them.  (b)
  * What the statement sees.  (c) What was committed last.
@@ -503,7 +503,7 @@ zheap_get_latest_tid(TableScanDesc scan, ItemPointer tid)
 }
 
 /*
- * Rule R3: is the version in the tuple slot the one that the snapshot sees?
+ * Is the version in the tuple slot the one that the snapshot sees?
  * A foreign writer that the snapshot sees may have been forgotten since; then
  * the same bytes under the same TID are the same version, or one that nobody
  * can tell from it.
@@ -618,7 +618,7 @@ group_entries(TM_IndexDeleteOp *delstate, EntryGroup *groups)
  * index (not each frees something: many may share a posting list).  *conflict
  * rises to the newest transaction that ended one of the rows, of those the
  * index AM vouches for too.  What has no body any more, or was ended below U,
- * had its horizon logged when that came about (rules W5, W14).
+ * had its horizon logged when that came about (Z27, U3).
  */
 static int
 judge_entries(ZReadContext *cx, Buffer buffer, TM_IndexDeleteOp *delstate,

@@ -3,7 +3,7 @@
  * zheap_make_room.c
  *	  A writer needs room on a page: prune it and, if that isn't enough, spill.
  *
- * To spill (rule M12) is to move the bodies of rows whose end has committed,
+ * To spill (Z11) is to move the bodies of rows whose end has committed,
  * but that some snapshot may still see, to undo: see zheap_spill_chain.c.  It is
  * lazy: most bodies of deleted rows are never asked for again, and a DELETE
  * pays for none.  All that can be spilled on a page is spilled at once, or
@@ -275,7 +275,7 @@ find_rows(Spill *spill)
 		if (ZHeaderIsEnded(&hdr) && find_ender(spill, &reader, off))
 			spill->gain += ItemIdGetLength(lp);
 	}
-	/* writing undo may wait: no undo pin may be kept then (W19) */
+	/* writing undo may wait: no undo pin may be kept then (U16) */
 	undo_reader_close(&reader);
 }
 
@@ -409,7 +409,7 @@ write_spill(Spill *spill)
 
 /*
  * Spill all that can be spilled, if that gives what is missing.  Who may not
- * write undo may not spill (rule W25).  Temporary tables have no use for it:
+ * write undo may not spill (Z1).  Temporary tables have no use for it:
  * no snapshot outlives its transaction.
  */
 static bool

@@ -2,14 +2,14 @@
  *
  * zheap_prune.c
  *	  Reclaiming space of one page: freeze xact slots, drop the bodies of rows
- *	  that ended for all, slack, line pointers (rules M9, M15).
+ *	  that ended for all, slack, line pointers (Z19, Z25).
  *
  * Doesn't roll back: aborted owners are gone before.  Doesn't touch indexes:
  * pointers become UNUSED only where the table has none.
  *
  * What is decided here from horizons and the commit log isn't decided again
  * in redo: the page delta has the bytes, with a conflict horizon that keeps
- * standby snapshots from missing what was removed (W5).
+ * standby snapshots from missing what was removed (Z27).
  *
  *-------------------------------------------------------------------------
  */
@@ -176,7 +176,7 @@ mark_needed_entries(Prune *prune, bool *needed, Fxid *conflict)
 
 /*
  * SPILLED pointers of rows that nobody can see any more become DEAD, and the
- * chain goes with the last one (rule M12).
+ * chain goes with the last one (Z11).
  */
 static void
 prune_spilled(Prune *prune, ZPruneResult *result)
@@ -210,7 +210,7 @@ prune_spilled(Prune *prune, ZPruneResult *result)
 }
 
 /*
- * Rule M15, after everything else was done: may the page be marked
+ * After everything else was done (Z25): may the page be marked
  * all-visible?  Counts what the caller wants to know, too.
  */
 static void

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_rollback.c
- *	  Taking back the changes of aborted owners of one page (rule M11).
+ *	  Taking back the changes of aborted owners of one page (Z20, Z21).
  *
  * A page is rolled back, never a transaction: each xact slot is peeled,
- * newest record first, until its owner isn't aborted (rule W22).  Each peeled
+ * newest record first, until its owner isn't aborted (Z20).  Each peeled
  * prefix is a legal state of the page, so long chains are taken in batches
  * with the lock given up in between.
  *
@@ -29,7 +29,7 @@
 #include "zheap/history/zheap_walk.h"
 #include "zheap/space/zheap_space.h"
 
-/* records taken back under one lock and in one delta (B3) */
+/* records taken back under one lock and in one delta */
 #define ROLLBACK_BATCH			UNDO_KNOB("rollback-batch", 1000, 1, 1000)
 
 /* one batch */
@@ -58,7 +58,7 @@ normal_tuple(Page page, OffsetNumber off)
 }
 
 /*
- * M11.1: rows inserted through the xact slot are no rows any more.  A
+ * Rows inserted through the xact slot are no rows any more.  A
  * LOCK_ONLY tuple with it belongs to nobody in this tenure.
  */
 static void
@@ -139,7 +139,7 @@ has_tenure(Rollback *rb, uint8 id, Fxid lf)
 
 /*
  * Whose is the restored version?  Derived from the page as it is now, not as
- * it was when the record was written (attack A1).
+ * it was when the record was written (Z21).
  */
 static void
 restore_owner(Rollback *rb, uint8 id, ZTupleHeader *hdr)
@@ -180,7 +180,7 @@ restore_owner(Rollback *rb, uint8 id, ZTupleHeader *hdr)
 }
 
 /*
- * Lock bits are no undoable state (attack A2): rollback only adds.  A
+ * Lock bits are no undoable state (Z22): rollback only adds.  A
  * LOCK_ONLY of then becomes MULTI: the chains decide whether it is alive.
  */
 static void
@@ -222,7 +222,7 @@ rollback_open_delete(Rollback *rb, uint8 id)
 	}
 }
 
-/* M11.2: an update, delete or move */
+/* an update, delete or move */
 static void
 rollback_change(Rollback *rb, uint8 id)
 {
@@ -267,8 +267,8 @@ rollback_change(Rollback *rb, uint8 id)
 }
 
 /*
- * M11.3: a row lock.  FAMILY tuples too: else an older record of the family
- * could kill the row (attack A10).
+ * A row lock.  FAMILY tuples too: else an older record of the family could
+ * kill the row.
  */
 static void
 rollback_lock(Rollback *rb, uint8 id)
@@ -335,7 +335,7 @@ rollback_xact_slot(Rollback *rb, uint8 id)
 			rollback_lock(rb, id);
 		}
 
-		/* M11.4 */
+		/* the xact slot as it was before the record */
 		if ((r->flags & ZUNDO_TENURE_START) == 0)
 			slot->urp = chain;
 		else if (r->prev_fxid == InvalidFxid)
@@ -475,7 +475,7 @@ zheap_rollback_page(Relation rel, BlockNumber block)
 			CHECK_FOR_INTERRUPTS();
 	}
 
-	/* an abort extends no file, so the map's turn comes later (W20) */
+	/* an abort extends no file, so the map's turn comes later (U13) */
 	if (!IsTransactionState())
 		zheap_freed_by_abort(rel, block, room);
 	else if (room >= BLCKSZ / 8)

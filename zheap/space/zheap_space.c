@@ -8,7 +8,7 @@
  * be rolled back, pruned and spilled (which log what they do) before it is
  * given up.
  * New pages leave here as zeroes: who puts the first row on a page
- * initialises it in the critical section that logs it (rule W9).  If that
+ * initialises it in the critical section that logs it (Z29).  If that
  * never happens, vacuum finds the empty page and offers it again.
  *
  *-------------------------------------------------------------------------
@@ -454,7 +454,7 @@ vm_clear_bits(Page map, BlockNumber block)
 /*
  * Add a table block whose all-visible flag is going to be cleared; vmbuffer
  * is a pin of its map page.  Two blocks often share that page, which must be
- * locked and registered once (rule W26).
+ * locked and registered once (Z30).
  */
 void
 zheap_vm_add(ZVmClear *vm, BlockNumber block, Buffer vmbuffer)
@@ -488,7 +488,7 @@ zheap_vm_add(ZVmClear *vm, BlockNumber block, Buffer vmbuffer)
 	vm->nblocks++;
 }
 
-/* Table pages are locked, no undo page is (rule W30). */
+/* Table pages are locked, no undo page is. */
 void
 zheap_vm_lock(ZVmClear *vm)
 {
@@ -507,7 +507,7 @@ zheap_vm_clear(ZVmClear *vm)
 		MarkBufferDirty(vm->vmbuffer[i]);
 }
 
-/* No standard page: the map would be taken for a hole (rule W26). */
+/* No standard page: the map would be taken for a hole (Z30). */
 void
 zheap_vm_register(ZVmClear *vm, uint8 first_block_id)
 {

@@ -31,7 +31,7 @@ extern const char *zheap_next_page(Relation rel, Buffer buffer,
  */
 
 /*
- * Rule M11.  Takes and releases the exclusive lock itself, in batches; no
+ * Rolls a page back (Z20).  Takes and releases the exclusive lock itself, in batches; no
  * lock held by the caller.  The registered undo client.
  */
 extern void zheap_rollback_page(Relation rel, BlockNumber block);
@@ -57,7 +57,7 @@ typedef struct ZPruneResult
 	/* only if TIDY */
 	int			ndead;			/* line pointers that are DEAD after it */
 	bool		all_visible;	/* every pointer NORMAL/UNUSED, every row has an
-								 * all-visible version, nothing ended (M15) */
+								 * all-visible version, nothing ended (Z25) */
 	bool		has_tuples;
 	/* always */
 	int			live_tuples;
@@ -84,7 +84,7 @@ extern void zheap_prune_page(Relation rel, Buffer buffer,
 
 /*
  * A writer lacks "missing" bytes on a page: prune it and, if that isn't
- * enough, spill rows whose end has committed (rule M12); nothing is done if
+ * enough, spill rows whose end has committed (Z11); nothing is done if
  * both together can't help.  Exclusive lock held and kept; the caller runs in
  * a transaction with an xid and has no undo page pinned.  Returns whether the
  * page may have changed.  options: ZPRUNE_NO_INDEXES, or 0.
@@ -131,7 +131,7 @@ struct BulkInsertStateData;
  * table that the caller has locked exclusively; it is unlocked during the
  * search and locked again in block order, so the caller always rechecks it
  * (its all-visible flag too).  Never returns other's own page: try that
- * first.  New pages are left PageIsNew (W9).  ERROR 53100 when the disk is
+ * first.  New pages are left PageIsNew (Z29).  ERROR 53100 when the disk is
  * full.  *vmbuffer (Invalid or a pin of the VM) holds the right pin if the
  * page is marked all-visible; its pin stays the caller's.
  */
@@ -171,7 +171,7 @@ extern void zheap_record_free_space(Relation rel, BlockNumber block, Page page);
 /*
  * Clear the page's all-visible state as part of a change: vm_prepare before
  * the critical section (locks the VM page), vm_clear inside, register, set
- * LSN, release.  (W26, storage.md 6)  Zeroed by the caller before the first
+ * LSN, release (Z30).  Zeroed by the caller before the first
  * vm_add; without any added block all of these do nothing.  release unlocks:
  * the pins stay the caller's.  Clearing the flag on the table page
  * (PageClearAllVisible) is the caller's too.

@@ -15,7 +15,7 @@
  *
  * Rows that are appended behind the last line pointer are covered by an
  * open-ended undo record ("every offset from here on"), and the next insert of
- * the same command on the page needs none (rule M5).  So it is with free line
+ * the same command on the page needs none (Z32).  So it is with free line
  * pointers: the record of the first one used lists those that are free besides.
  * Speculative rows have a record of their own.
  *
@@ -228,7 +228,7 @@ find_page(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
 	{
 		CHECK_FOR_INTERRUPTS();
 
-		/* horizons first: they judge what the page lock will show (W13) */
+		/* horizons first: they judge what the page lock will show (Z16) */
 		zheap_read_begin(&step->cx, op->rel, NULL);
 		step->buffer = zheap_get_page_for_tuple(op->rel, tuples[0]->len,
 												InvalidBuffer, op->options,
@@ -600,7 +600,7 @@ insert_step(InsertOp *op, ZTuple **tuples, int ntuples, char *scratch,
 		step.needs_undo = !op->frozen && !extends_last_open(op, &step);
 		if (step.needs_undo)
 			describe_undo(op, &step);
-		/* the reserving of undo may wait: no undo pin may be kept then (W19) */
+		/* the reserving of undo may wait: no undo pin may be kept then (U16) */
 		zheap_read_end(&step.cx);
 	}
 
@@ -876,7 +876,7 @@ confirm_speculative(Relation rel, Buffer buffer, ItemPointer tid)
 
 /*
  * It failed: the row is gone for everybody, although its inserter goes on and
- * may commit (rule M3).  The pointer stays DEAD until the indexes are cleaned.
+ * may commit.  The pointer stays DEAD (Z8) until the indexes are cleaned.
  * No snapshot could see the row, so there is no conflict horizon.  Returns a
  * copy of the row if it has toasted values, else NULL.
  */

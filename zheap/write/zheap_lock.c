@@ -5,7 +5,7 @@
  *	  the way, the recheck after waiting.
  *
  * A row lock is an undo record of the locker plus bits in the row's header
- * (rule M13).  Nobody's bits are believed without a look: live lockers are
+ * (Z23).  Nobody's bits are believed without a look: live lockers are
  * found in the chains of the page's running xact slot owners, and at the
  * origins of a moved row (zheap_lockers.c).
  *
@@ -77,7 +77,7 @@ zheap_row_visible_to(Snapshot snapshot, Fxid writer, bool own, CommandId cid)
  * Is a live version, own or committed, the one the caller means?  Two
  * all-visible identities of a row are equal, and what became all-visible
  * since the memo was written is what was found then: an update after that
- * can't be all-visible while the caller's snapshot exists (attack A17).
+ * can't be all-visible while the caller's snapshot exists (Z33).
  */
 static bool
 row_is_meant(ZRowWrite *w, Fxid writer, bool own, CommandId cid, bool insert)
@@ -338,7 +338,7 @@ row_judge_version(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 }
 
 /* ----------------------------------------------------------------
- *	live lockers (rule M13)
+ *	live lockers (Z23)
  * ----------------------------------------------------------------
  */
 

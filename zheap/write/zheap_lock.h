@@ -14,7 +14,7 @@
  *		zheap_row_end(&w);					always, unless an error is thrown
  *
  * After every wait and after every release of the page lock the row is judged
- * from the beginning (rule R6): zheap_row_take() may be called any number of
+ * from the beginning (Z36): zheap_row_take() may be called any number of
  * times.
  *
  *-------------------------------------------------------------------------
@@ -28,7 +28,7 @@
 #include "zheap/write/zheap_write.h"
 #include "zheap/write/zheap_xlog_change.h"
 
-/* which version of the row the caller means (rule R2) */
+/* which version of the row the caller means (Z34) */
 typedef enum ZMeant
 {
 	ZMEANT_SNAPSHOT,			/* plain TID: the one the snapshot sees */
@@ -47,7 +47,7 @@ typedef struct ZLockers
 	LockTupleMode own_mode;		/* ... the strongest being */
 } ZLockers;
 
-/* old TIDs of a moved row, and who is alive there (rule M14) */
+/* old TIDs of a moved row, and who is alive there (Z24) */
 typedef struct ZOrigins
 {
 	int			n;

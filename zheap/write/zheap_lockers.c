@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_lockers.c
- *	  Who has a row locked: live lockers in the undo chains of a page (rule
- *	  M13), and those a moved row left behind at its old TIDs (rule M14).
+ *	  Who has a row locked: live lockers in the undo chains of a page
+ *	  (Z23), and those a moved row left behind at its old TIDs (Z24).
  *
  * Says who is there; whether to wait, and how, is zheap_lock.c's.  Writes
  * nothing, but that aborted owners of an origin's page are rolled back.
@@ -174,7 +174,7 @@ zheap_origins_read(ZOrigins *origins, const char *tuple, uint16 len)
 
 /*
  * The live lockers at one origin.  Normally a share lock is enough; aborted
- * owners hide what lies below them and are rolled back first (rule M6.1).
+ * owners hide what lies below them and are rolled back first (Z20).
  */
 static void
 scan_origin(Relation rel, const ZOrigin *origin, LockTupleMode want,

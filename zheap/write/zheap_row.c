@@ -188,7 +188,7 @@ row_vm_pinned(ZRowWrite *w)
 			 !visibilitymap_pin_ok(BufferGetBlockNumber(w->newbuf), w->newvm));
 }
 
-/* ascending (rule W30) */
+/* ascending, as always */
 static void
 row_lock_buffers(ZRowWrite *w)
 {

@@ -4,7 +4,8 @@
  *	  The row lock as core asks for it: table_tuple_lock().  Which version of
  *	  the row the lock goes to, and what the caller gets to see.
  *
- * Waiting, judging and recording are zheap_lock.c's.
+ * The row is judged by zheap_lock.c, waited for by zheap_row.c and written by
+ * zheap_row_write.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,7 +30,7 @@
  *
  * A move is followed only if the caller's snapshot doesn't see the mover: then
  * neither the new row nor its line pointer can have been reused, whatever
- * happened to it, while that snapshot exists (lemma L1).
+ * happened to it, while that snapshot exists (Z1).
  */
 static bool
 lock_follow(ZRowWrite *w)
@@ -72,7 +73,7 @@ lock_follow(ZRowWrite *w)
 }
 
 /* ----------------------------------------------------------------
- *	FOR KEY SHARE below a move (rule M14)
+ *	FOR KEY SHARE below a move (Z24)
  * ----------------------------------------------------------------
  */
 
@@ -161,7 +162,7 @@ lock_take(ZRowWrite *w)
 
 /*
  * Give the image to the tuple slot.  tid and slot->tts_tid may be the same
- * memory (rule R5): on failure it must keep what it was.
+ * memory: on failure it must keep what it was.
  */
 static void
 lock_give_image(ZRowWrite *w, TupleTableSlot *slot, const ItemPointerData *tid)
@@ -187,7 +188,7 @@ zheap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
 	ZRowWrite  *w = palloc(sizeof(ZRowWrite));
 	TM_Result	result;
 
-	/* rule R1: who comes with LOCKED is through with EvalPlanQual */
+	/* a caller that has the tag LOCKED is through with EvalPlanQual (Z34) */
 	if (zheap_tid_tag(&orig) & ZTID_LOCKED)
 		zheap_epq_running = false;
 

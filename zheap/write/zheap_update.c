@@ -4,10 +4,10 @@
  *	  Update a row: in place, or as a move, which ends the old version where
  *	  it is and puts the new one under another TID.
  *
- * In place iff no indexed column changes, the page has room, and rule T
- * allows to overwrite the present version.  Rows that need toasting are
- * locked first and toasted then, so that no chunk is written for an update
- * that isn't going to happen.
+ * In place iff no indexed column changes (Z10), the page has room, and Z35
+ * allows to overwrite the present version.  Rows that need toasting are locked
+ * first and toasted then, so that no chunk is written for an update that isn't
+ * going to happen.
  *
  *-------------------------------------------------------------------------
  */
@@ -158,7 +158,7 @@ update_lock_and_toast(ZRowWrite *w, ZUpdatePlan *plan)
 }
 
 /* ----------------------------------------------------------------
- *	rule T
+ *	queued trigger events (Z35)
  * ----------------------------------------------------------------
  */
 
@@ -192,7 +192,7 @@ update_events_are_pending(Relation rel)
 
 /*
  * May the version on top be overwritten?  Not if I made it and an event still
- * has to show it to a trigger (core-contract.md, section 1, rule T).  False
+ * has to show it to a trigger (Z35).  False
  * with events_known unset: find out first.
  */
 static bool
@@ -211,7 +211,7 @@ update_may_overwrite(ZRowWrite *w, ZUpdatePlan *plan)
 /*
  * Make the new row's bytes for the page: it names the origins at which
  * somebody is alive, and if it moves, the TID it leaves if somebody is alive
- * here (rule M14).  Only FOR KEY SHARE can be; who changes the key has waited
+ * here (Z24).  Only FOR KEY SHARE can be; who changes the key has waited
  * for all.  Returns a locker to wait for, in the unlikely case that they are
  * more than can be named.
  */
@@ -276,7 +276,7 @@ update_need(ZRowWrite *w, ZUpdatePlan *plan)
 static bool
 update_reclaim(ZRowWrite *w, ZUpdatePlan *plan, Size missing)
 {
-	/* spilling writes undo, which may wait: no undo pin may be kept (W19) */
+	/* spilling writes undo, which may wait: no undo pin may be kept (U16) */
 	undo_reader_close(&w->cx.reader);
 	return zheap_page_reclaim(plan->rel, w->buffer, &w->cx.hz, missing,
 							  plan->reclaim_options);
@@ -590,7 +590,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 			update_write_in_place(w, &plan);
 		zheap_row_end(w);
 
-		/* a slot of ours shall know whose version it holds (rule R4) */
+		/* a slot of ours shall know whose version it holds (Z37) */
 		if (TTS_IS_ZHEAP(slot))
 		{
 			zheap_slot_store(slot, RelationGetRelid(rel), &newtid,

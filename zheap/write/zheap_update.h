@@ -25,7 +25,7 @@ typedef struct ZUpdatePlan
 	bool		key_changed;
 	bool		index_changed;
 	bool		toast_first;	/* lock the row, toast, take it again */
-	/* rule T */
+	/* Z35 */
 	bool		events_known;
 	bool		events_pending;
 	/* what was tried */

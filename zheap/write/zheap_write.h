@@ -26,7 +26,7 @@ extern void zheap_dirty_memo_set(Oid relid, const ItemPointerData *tid,
 extern bool zheap_dirty_memo_get(Oid relid, const ItemPointerData *tid,
 								 Fxid *writer, CommandId *cid);
 
-/* EvalPlanQual is running: set by a traversed tuple_lock, see R1 */
+/* EvalPlanQual is running: set by a traversed tuple_lock, see Z34 */
 extern bool zheap_epq_running;
 extern void zheap_register_epq_hooks(void); /* zheap_epq.c */
 

@@ -5,8 +5,7 @@
  *	  and by redo alike, and redo and description of their WAL records.
  *
  * Nothing here decides anything: what to do to the page is in the record.
- * Building the records is the business of the operations (zheap_lock.c,
- * zheap_update.c).
+ * The records are built by zheap_row_write.c, zheap_delete.c and zheap_update.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -404,7 +403,7 @@ change_redo_move_vm(XLogReaderState *record, uint8 flags,
 	}
 }
 
-/* The old page stays locked until the new one is written (rule W4). */
+/* The old page stays locked until the new one is written (Z28). */
 static void
 change_redo_move(XLogReaderState *record)
 {

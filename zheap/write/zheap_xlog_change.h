@@ -27,8 +27,8 @@
  *				block 2: undo page, two records: MOVE, INSERT_SET
  *				block 3, 4: visibility map pages, ascending
  *
- * The logged header is the row's final one, so redo decides nothing (rule
- * W5): the takeover or freezing pass over the page, then this header and body.
+ * The logged header is the row's final one, so redo decides nothing
+ * (Z27): the takeover or freezing pass over the page, then this header and body.
  *
  *-------------------------------------------------------------------------
  */
@@ -66,7 +66,7 @@ typedef struct ZChangeHead
 
 #define ZMOVE_CODED				0x01
 #define ZMOVE_SAME_PAGE			0x02
-#define ZMOVE_INIT_PAGE			0x04	/* block 1 is WILL_INIT (rule W9) */
+#define ZMOVE_INIT_PAGE			0x04	/* block 1 is WILL_INIT (Z29) */
 #define ZMOVE_CLEARED_VM_OLD	0x08
 #define ZMOVE_CLEARED_VM_NEW	0x10
 

@@ -508,7 +508,7 @@ insert_parse_rows(XLogReaderState *record, const ZInsertHead *head,
  * ----------------------------------------------------------------
  */
 
-/* does the record put the first rows on a zero page (rule W9)? */
+/* does the record put the first rows on a zero page (Z29)? */
 static bool
 insert_inits_page(XLogReaderState *record)
 {
@@ -517,7 +517,7 @@ insert_inits_page(XLogReaderState *record)
 
 /*
  * INSERT, MULTI_INSERT.  Readers on a standby must never find a pointer into
- * undo that isn't there yet, hence the undo page is finished first (W4).
+ * undo that isn't there yet, hence the undo page is finished first (Z28).
  */
 void
 zheap_insert_redo(XLogReaderState *record)

@@ -30,7 +30,7 @@
  *				packed.  natts_flags1 is that of the row before
  * The row before is the one before in the record, or at the offset before.
  *
- * Order in redo (rule W4): undo page, table page, visibility map; each is
+ * Order in redo (Z28): undo page, table page, visibility map; each is
  * released before the next is locked.
  *
  *-------------------------------------------------------------------------
@@ -80,7 +80,7 @@ typedef struct xl_zheap_confirm
 
 /*
  * An insert as both the operation and its redo apply it to the page
- * (zheap_insert.c).  Tuple bytes hold the final header.
+ * (zheap_xlog_insert.c).  Tuple bytes hold the final header.
  */
 typedef struct ZInsertChange
 {
