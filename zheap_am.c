@@ -56,7 +56,7 @@ rmgr_redo(XLogReaderState *record)
 	if (RecordIsUndo(XLogRecGetInfo(record)))
 		undo_redo(record);
 	else
-		zheap_redo(record);
+		zheap_xlog_redo(record);
 }
 
 static void
@@ -65,20 +65,21 @@ rmgr_desc(StringInfo buf, XLogReaderState *record)
 	if (RecordIsUndo(XLogRecGetInfo(record)))
 		undo_desc(buf, record);
 	else
-		zheap_desc(buf, record);
+		zheap_xlog_desc(buf, record);
 }
 
 static const char *
 rmgr_identify(uint8 info)
 {
-	return RecordIsUndo(info) ? undo_identify(info) : zheap_identify(info);
+	return RecordIsUndo(info) ? undo_identify(info) :
+		zheap_xlog_identify(info);
 }
 
 /* what kind of page it is, only the page itself can tell */
 static void
 rmgr_mask(char *page, BlockNumber blkno)
 {
-	if (undo_mask(page, blkno))
+	if (undo_page_mask(page, blkno))
 		return;
 	if (PageGetSpecialSize((Page) page) == 0)
 		mask_page_lsn_and_checksum(page);	/* visibility map */
@@ -147,7 +148,7 @@ _PG_init(void)
 				 errhint("Add zheap_am to shared_preload_libraries and restart the server.")));
 
 	undo_debug_define_settings();
-	undo_define_settings();
+	undo_xact_define_settings();
 	undo_worker_define_settings();
 	zheap_jump_define_settings();
 	MarkGUCPrefixReserved("zheap");
@@ -159,14 +160,14 @@ _PG_init(void)
 	prev_shmem_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = zheap_shmem_startup;
 
-	undo_register_client(zheap_rollback_page, zheap_am_oid);
-	undo_register_callbacks();
-	zheap_freed_register();
-	undo_register_workers();
-	undo_register_createdb();
-	undo_register_upgrade();
-	zheap_register_epq_hooks();
-	zheap_register_find_writer();
+	undo_apply_register_client(zheap_rollback_page, zheap_am_oid);
+	undo_xact_register_callbacks();
+	zheap_fsm_notes_register();
+	undo_worker_register();
+	undo_createdb_register();
+	undo_drain_register_upgrade();
+	zheap_epq_register_hooks();
+	zheap_index_fetch_register();
 	zheap_register_guard();
 }
 
@@ -184,7 +185,7 @@ zheap_set_new_filenode(Relation rel, const RelFileLocator *newlocator,
 					   char persistence, TransactionId *freeze_xid,
 					   MultiXactId *minmulti)
 {
-	undo_require_preloaded();
+	undo_shmem_require();
 	if (rel->rd_rel->relam != zheap_am_oid())
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -255,7 +256,7 @@ zheap_fetch_toast_slice(Relation toastrel, Oid valueid, int32 attrsize,
 #define PAGES_GUESSED		10
 
 static void
-zheap_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages,
+zheap_estimate_size(Relation rel, int32 * attr_widths, BlockNumber *pages,
 					double *tuples, double *allvisfrac)
 {
 	Size		overhead = ZHEAP_OVERHEAD_BYTES_PER_TUPLE;
@@ -279,7 +280,7 @@ zheap_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages,
 static const TableAmRoutine zheap_methods = {
 	.type = T_TableAmRoutine,
 
-	.slot_callbacks = zheap_slot_callbacks,
+	.slot_callbacks = zheap_scan_slot_callbacks,
 
 	.scan_begin = zheap_scan_begin,
 	.scan_end = zheap_scan_end,
@@ -297,16 +298,16 @@ static const TableAmRoutine zheap_methods = {
 	.index_fetch_end = zheap_index_fetch_end,
 	.index_fetch_tuple = zheap_index_fetch_tuple,
 
-	.tuple_fetch_row_version = zheap_fetch_row_version,
-	.tuple_tid_valid = zheap_tid_valid,
-	.tuple_get_latest_tid = zheap_get_latest_tid,
-	.tuple_satisfies_snapshot = zheap_satisfies_snapshot,
-	.index_delete_tuples = zheap_index_delete_tuples,
+	.tuple_fetch_row_version = zheap_index_fetch_row_version,
+	.tuple_tid_valid = zheap_index_fetch_tid_valid,
+	.tuple_get_latest_tid = zheap_index_fetch_latest_tid,
+	.tuple_satisfies_snapshot = zheap_index_fetch_satisfies,
+	.index_delete_tuples = zheap_index_fetch_delete_tuples,
 
 	.tuple_insert = zheap_insert,
 	.tuple_insert_speculative = zheap_insert_speculative,
-	.tuple_complete_speculative = zheap_complete_speculative,
-	.multi_insert = zheap_multi_insert,
+	.tuple_complete_speculative = zheap_insert_complete_speculative,
+	.multi_insert = zheap_insert_multi,
 	.tuple_delete = zheap_delete,
 	.tuple_update = zheap_update,
 	.tuple_lock = zheap_tuple_lock,
@@ -315,12 +316,12 @@ static const TableAmRoutine zheap_methods = {
 	.relation_set_new_filenode = zheap_set_new_filenode,
 	.relation_nontransactional_truncate = zheap_nontransactional_truncate,
 	.relation_copy_data = zheap_copy_data,
-	.relation_copy_for_cluster = zheap_copy_for_cluster,
-	.relation_vacuum = zheap_relation_vacuum,
+	.relation_copy_for_cluster = zheap_rewrite_copy,
+	.relation_vacuum = zheap_vacuum_relation,
 	.scan_analyze_next_block = zheap_scan_analyze_next_block,
 	.scan_analyze_next_tuple = zheap_scan_analyze_next_tuple,
 	.index_build_range_scan = zheap_index_build_range_scan,
-	.index_validate_scan = zheap_index_validate_scan,
+	.index_validate_scan = zheap_index_build_validate,
 
 	.relation_size = table_block_relation_size,
 	.relation_needs_toast_table = zheap_needs_toast_table,

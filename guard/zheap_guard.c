@@ -73,8 +73,8 @@ guarded_function(Oid function)
 	{
 		bool		isnull;
 		char	   *symbol = TextDatumGetCString(
-							SysCacheGetAttr(PROCOID, tuple,
-											Anum_pg_proc_prosrc, &isnull));
+												 SysCacheGetAttr(PROCOID, tuple,
+																 Anum_pg_proc_prosrc, &isnull));
 
 		for (int i = 0; i < lengthof(guarded) && found == NULL; i++)
 		{
@@ -117,7 +117,8 @@ argument_is_ours(const GuardedFunction *g, FunctionCallInfo fcinfo)
 	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(PG_GETARG_OID(0)));
 	if (HeapTupleIsValid(tuple))
 	{
-		char	   *am = get_am_name(((Form_pg_class) GETSTRUCT(tuple))->relam);
+		char	   *am =
+			get_am_name(((Form_pg_class) GETSTRUCT(tuple))->relam);
 
 		ours = am != NULL && strcmp(am, "zheap") == 0;
 		ReleaseSysCache(tuple);

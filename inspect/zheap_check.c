@@ -97,10 +97,10 @@ static void
 complain_of_index(ZCheck *check, IndexCheck *index, const char *what,
 				  const char *expected)
 {
-	zheap_check_complain(check,
-						 psprintf("index \"%s\": %s",
-								  RelationGetRelationName(index->rel), what),
-						 expected);
+	zheap_check_page_complain(check,
+							  psprintf("index \"%s\": %s",
+									   RelationGetRelationName(index->rel), what),
+							  expected);
 }
 
 /* ----------------------------------------------------------------
@@ -254,7 +254,8 @@ check_pointer(ZCheck *check, void *arg)
 		buffer = ReadBuffer(check->rel, check->block);
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);
 		page = BufferGetPage(buffer);
-		used = zheap_page_is_valid(page) && check->off != InvalidOffsetNumber &&
+		used = zheap_page_is_valid(page) &&
+			check->off != InvalidOffsetNumber &&
 			check->off <= PageGetMaxOffsetNumber(page) &&
 			ItemIdIsUsed(PageGetItemId(page, check->off));
 		UnlockReleaseBuffer(buffer);
@@ -273,7 +274,7 @@ pass_over(ZCheck *check, IndexPass *pass, IndexCheck *index, int64 upto)
 		CHECK_FOR_INTERRUPTS();
 		look_at_tid(check, index->tid);
 		if (pass->entries_stay && index->tid != index->previous)
-			(void) zheap_check_guard(check, check_pointer, index);
+			(void) zheap_check_page_guard(check, check_pointer, index);
 		if (index->tid == index->previous &&
 			index->rel->rd_rel->relam != GIN_AM_OID)
 			complain_of_index(check, index, "two entries of one row",
@@ -333,13 +334,14 @@ check_row_in_indexes(ZCheck *check, IndexPass *pass)
 								  "one entry");
 		}
 		else if (index->tid == tid)
-			complain_of_index(check, index, "entry for a row that it isn't about",
+			complain_of_index(check, index,
+							  "entry for a row that it isn't about",
 							  "no entry");
 		if (index->tid == tid)
 			next_tid(index);
 	}
 	if (check->rel->rd_rel->reltoastrelid != InvalidOid)
-		(void) zheap_check_guard(check, check_toast, pass);
+		(void) zheap_check_page_guard(check, check_toast, pass);
 	ResetPerTupleExprContext(pass->estate);
 }
 
@@ -395,7 +397,8 @@ open_indexes(ZCheck *check, IndexPass *pass)
 										   pass->estate);
 		index->tids = tuplesort_begin_datum(INT8OID, Int8LessOperator,
 											InvalidOid, false,
-											Max(maintenance_work_mem / list_length(oids), 64),
+											Max(maintenance_work_mem /
+												list_length(oids), 64),
 											NULL, TUPLESORT_NONE);
 		index->owner = CurrentResourceOwner;
 		index->tid = -1;
@@ -428,11 +431,11 @@ check_indexes(ZCheck *check, LOCKMODE lockmode)
 	{
 		CollectArgs args = {&pass, &pass.indexes[i]};
 
-		(void) zheap_check_guard(check, collect_tids, &args);
+		(void) zheap_check_page_guard(check, collect_tids, &args);
 		tuplesort_performsort(pass.indexes[i].tids);
 		next_tid(&pass.indexes[i]);
 	}
-	(void) zheap_check_guard(check, check_rows, &pass);
+	(void) zheap_check_page_guard(check, check_rows, &pass);
 	close_indexes(&pass);
 	ExecDropSingleTupleTableSlot(pass.slot);
 	FreeExecutorState(pass.estate);
@@ -458,8 +461,10 @@ zheap_check(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	check.fcinfo = fcinfo;
 	check.rel = zheap_inspect_open(PG_GETARG_OID(0), lockmode);
-	check.values = palloc(RelationGetNumberOfAttributes(check.rel) * sizeof(Datum) + 1);
-	check.isnull = palloc(RelationGetNumberOfAttributes(check.rel) * sizeof(bool) + 1);
+	check.values =
+		palloc(RelationGetNumberOfAttributes(check.rel) * sizeof(Datum) + 1);
+	check.isnull =
+		palloc(RelationGetNumberOfAttributes(check.rel) * sizeof(bool) + 1);
 	check.context = AllocSetContextCreate(CurrentMemoryContext, "zheap_check",
 										  ALLOCSET_DEFAULT_SIZES);
 	GetUserIdAndSecContext(&userid, &sec_context);

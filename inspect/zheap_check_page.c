@@ -35,7 +35,8 @@
  */
 
 void
-zheap_check_complain(ZCheck *check, const char *what, const char *expected)
+zheap_check_page_complain(ZCheck *check, const char *what,
+						  const char *expected)
 {
 	Datum		values[4];
 	bool		nulls[4] = {false};
@@ -60,11 +61,11 @@ complain_of_error(ZCheck *check, const ErrorData *error)
 
 	if (detail != NULL && strncmp(detail, prefix, strlen(prefix)) == 0)
 		detail += strlen(prefix);
-	zheap_check_complain(check, error->message, detail);
+	zheap_check_page_complain(check, error->message, detail);
 }
 
 bool
-zheap_check_guard(ZCheck *check, zheap_check_fn fn, void *arg)
+zheap_check_page_guard(ZCheck *check, zheap_check_fn fn, void *arg)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -118,24 +119,25 @@ check_xact_slot(ZCheck *check, int id)
 	if (ZXactSlotIsFree(slot))
 		return;
 	if (ZXactSlotFxid(slot) >= check->next_fxid)
-		zheap_check_complain(check,
-							 psprintf("xact slot %d belongs to transaction " UINT64_FORMAT,
-									  id, ZXactSlotFxid(slot)),
-							 psprintf("a transaction before " UINT64_FORMAT,
-									  check->next_fxid));
+		zheap_check_page_complain(check,
+								  psprintf("xact slot %d belongs to transaction " UINT64_FORMAT,
+										   id, ZXactSlotFxid(slot)),
+								  psprintf("a transaction before " UINT64_FORMAT,
+										   check->next_fxid));
 	if (!UndoRecPtrIsValid(slot->urp))
-		zheap_check_complain(check,
-							 psprintf("xact slot %d has an owner but no undo record",
-									  id),
-							 "an undo record pointer");
-	for (int other = id + 1; other <= ZPageGetOpaque(check->page)->nslots; other++)
+		zheap_check_page_complain(check,
+								  psprintf("xact slot %d has an owner but no undo record",
+										   id),
+								  "an undo record pointer");
+	for (int other = id + 1; other <= ZPageGetOpaque(check->page)->nslots;
+		 other++)
 	{
 		if (ZXactSlotFxid(ZPageGetXactSlot(check->page, other)) ==
 			ZXactSlotFxid(slot))
-			zheap_check_complain(check,
-								 psprintf("xact slots %d and %d have the same owner",
-										  id, other),
-								 "one xact slot per transaction");
+			zheap_check_page_complain(check,
+									  psprintf("xact slots %d and %d have the same owner",
+											   id, other),
+									  "one xact slot per transaction");
 	}
 }
 
@@ -154,7 +156,8 @@ check_chain(ZCheck *check, int id)
 
 	for (int n = 0; n < CHAIN_BUDGET; n++)
 	{
-		ZXactStatus status = zheap_xact_status(walk->w, &check->hz);
+		ZXactStatus status =
+			zheap_xact_slot_fxid_status(walk->fxid, &check->hz);
 
 		if (status == ZXACT_ALL_VISIBLE ||
 			!zheap_walk_fetch(walk, status == ZXACT_ABORTED))
@@ -165,16 +168,16 @@ check_chain(ZCheck *check, int id)
 				break;
 			if (walk->undo.prev_fxid >= check->next_fxid)
 			{
-				zheap_check_complain(check,
-									 psprintf("chain of xact slot %d goes on with transaction " UINT64_FORMAT,
-											  id, walk->undo.prev_fxid),
-									 psprintf("a transaction before " UINT64_FORMAT,
-											  check->next_fxid));
+				zheap_check_page_complain(check,
+										  psprintf("chain of xact slot %d goes on with transaction " UINT64_FORMAT,
+												   id, walk->undo.prev_fxid),
+										  psprintf("a transaction before " UINT64_FORMAT,
+												   check->next_fxid));
 				break;
 			}
-			walk->w = walk->undo.prev_fxid;
+			walk->fxid = walk->undo.prev_fxid;
 		}
-		walk->u = walk->undo.chain;
+		walk->urp = walk->undo.chain;
 	}
 	pfree(walk);
 }
@@ -190,21 +193,22 @@ check_spill_chain(ZCheck *check)
 
 	if ((ZPageGetOpaque(check->page)->flags & ZPAGE_HAS_SPILL) == 0)
 		return;
-	zheap_spill_start(&chain, check->page);
+	zheap_spill_chain_start(&chain, check->page);
 	for (int n = 0; n < CHAIN_BUDGET && chain.fxid != InvalidFxid; n++)
 	{
 		ZSpillCursor entries;
 
 		if (chain.fxid >= check->next_fxid)
 		{
-			zheap_check_complain(check,
-								 psprintf("chain of spilled rows names transaction " UINT64_FORMAT,
-										  chain.fxid),
-								 psprintf("a transaction before " UINT64_FORMAT,
-										  check->next_fxid));
+			zheap_check_page_complain(check,
+									  psprintf("chain of spilled rows names transaction " UINT64_FORMAT,
+											   chain.fxid),
+									  psprintf("a transaction before " UINT64_FORMAT,
+											   check->next_fxid));
 			break;
 		}
-		if (!zheap_spill_next(&chain, &check->reader, check->block, &entries))
+		if (!zheap_spill_chain_next(&chain, &check->reader, check->block,
+									&entries))
 			break;
 	}
 }
@@ -225,16 +229,17 @@ check_image(ZCheck *check, const char *tuple, uint16 len)
 	zheap_header_get(tuple, &header);
 	if (ZHeaderNatts(&header) > desc->natts)
 	{
-		zheap_check_complain(check,
-							 psprintf("row has %d columns", ZHeaderNatts(&header)),
-							 psprintf("not more than the %d of the table",
-									  desc->natts));
+		zheap_check_page_complain(check,
+								  psprintf("row has %d columns",
+										   ZHeaderNatts(&header)),
+								  psprintf("not more than the %d of the table",
+										   desc->natts));
 		return;
 	}
 	/* a copy: the reader counts on what lies behind the row */
 	copy = palloc0(MAXALIGN(len) + MAXIMUM_ALIGNOF);
 	memcpy(copy, tuple, len);
-	zheap_deform_tuple(desc, copy, len, check->values, check->isnull);
+	zheap_tuple_deform(desc, copy, len, check->values, check->isnull);
 	pfree(copy);
 }
 
@@ -255,7 +260,7 @@ check_jump(ZCheck *check, const ZWalk *walk, JumpEnd **ends)
 	JumpEnd    *end;
 
 	if (!ZUndoHasJump(&walk->undo) ||
-		walk->undo.jump.fxid < undo_horizons().h)
+		walk->undo.jump.fxid < undo_log_horizons().discard_before)
 		return;
 	end = palloc(offsetof(JumpEnd, image) + BLCKSZ);
 	end->fxid = walk->undo.jump.fxid;
@@ -279,7 +284,7 @@ check_jump_ends(ZCheck *check, const ZWalk *walk, JumpEnd **ends)
 		JumpEnd    *end = *ends;
 		ZTupleHeader h;
 
-		if (end->urp != walk->u || end->fxid != walk->w)
+		if (end->urp != walk->urp || end->fxid != walk->fxid)
 		{
 			ends = &end->next;
 			continue;
@@ -290,9 +295,9 @@ check_jump_ends(ZCheck *check, const ZWalk *walk, JumpEnd **ends)
 			memcmp(end->image + ZHEAP_HEADER_SIZE,
 				   walk->image + ZHEAP_HEADER_SIZE,
 				   end->len - ZHEAP_HEADER_SIZE) != 0)
-			zheap_check_complain(check,
-								 "a jump in the row's history leads to another version than its steps",
-								 "the same version");
+			zheap_check_page_complain(check,
+									  "a jump in the row's history leads to another version than its steps",
+									  "the same version");
 		*ends = end->next;
 		pfree(end);
 	}
@@ -333,11 +338,11 @@ check_history(ZCheck *check)
 			continue;
 		if (newest && ended != (walk->undo.kind == ZUNDO_DELETE ||
 								walk->undo.kind == ZUNDO_MOVE))
-			zheap_check_complain(check,
-								 psprintf("newest undo record of the row is of kind %d",
-										  walk->undo.kind),
-								 ended ? "a record that ends the row" :
-								 "no record that ends the row");
+			zheap_check_page_complain(check,
+									  psprintf("newest undo record of the row is of kind %d",
+											   walk->undo.kind),
+									  ended ? "a record that ends the row" :
+									  "no record that ends the row");
 		newest = false;
 		check_jump_ends(check, walk, &ends);
 		check_jump(check, walk, &ends);
@@ -349,10 +354,10 @@ check_history(ZCheck *check)
 	{
 		JumpEnd    *end = ends;
 
-		if (end->fxid >= undo_horizons().h)
-			zheap_check_complain(check,
-								 "a jump in the row's history leads to no change of the row",
-								 "a change that is met by steps, too");
+		if (end->fxid >= undo_log_horizons().discard_before)
+			zheap_check_page_complain(check,
+									  "a jump in the row's history leads to no change of the row",
+									  "a change that is met by steps, too");
 		ends = end->next;
 		pfree(end);
 	}
@@ -392,7 +397,7 @@ why_not_all_visible(ZCheck *check)
 		if (status == ZXACT_ALL_VISIBLE ||
 			(status == ZXACT_COMMITTED &&
 			 GlobalVisCheckRemovableFullXid(check->rel,
-											FullTransactionIdFromU64(walk->w))))
+											FullTransactionIdFromU64(walk->fxid))))
 			return NULL;
 		if (ZWalkIsPlainInsert(walk))
 			return "row that not everybody can see";
@@ -421,10 +426,10 @@ check_all_visible(ZCheck *check)
 	const char *problem = why_not_all_visible(check);
 
 	if (problem != NULL)
-		zheap_check_complain(check,
-							 psprintf("%s on a page marked all-visible in the visibility map",
-									  problem),
-							 "only rows that are visible to all");
+		zheap_check_page_complain(check,
+								  psprintf("%s on a page marked all-visible in the visibility map",
+										   problem),
+								  "only rows that are visible to all");
 }
 
 /* is the block's bit of the visibility map set */
@@ -455,12 +460,13 @@ check_structure(ZCheck *check, bool in_map)
 	if (next_unit(check))
 	{
 		if (problem != NULL)
-			zheap_check_complain(check, problem,
-								 "a sound zheap page");
-		if (in_map && (PageIsNew(check->page) || !PageIsAllVisible(check->page)))
-			zheap_check_complain(check,
-								 "all-visible in the visibility map but not on the page",
-								 "both or none");
+			zheap_check_page_complain(check, problem,
+									  "a sound zheap page");
+		if (in_map &&
+			(PageIsNew(check->page) || !PageIsAllVisible(check->page)))
+			zheap_check_page_complain(check,
+									  "all-visible in the visibility map but not on the page",
+									  "both or none");
 	}
 	return problem == NULL && !PageIsNew(check->page);
 }
@@ -500,8 +506,8 @@ check_page(ZCheck *check, void *arg)
 {
 	check->unit = 0;
 	check->off = InvalidOffsetNumber;
-	check->hz = undo_horizons();
-	undo_reader_open(&check->reader, check->rel);
+	check->hz = undo_log_horizons();
+	undo_record_reader_open(&check->reader, check->rel);
 	check->buffer = ReadBuffer(check->rel, check->block);
 	LockBuffer(check->buffer, BUFFER_LOCK_SHARE);
 	check->page = BufferGetPage(check->buffer);
@@ -509,7 +515,7 @@ check_page(ZCheck *check, void *arg)
 	check->next_fxid = U64FromFullTransactionId(ReadNextFullTransactionId());
 	check_units(check);
 	UnlockReleaseBuffer(check->buffer);
-	undo_reader_close(&check->reader);
+	undo_record_reader_close(&check->reader);
 }
 
 /*
@@ -530,7 +536,7 @@ zheap_check_pages(ZCheck *check)
 		for (;;)
 		{
 			CHECK_FOR_INTERRUPTS();
-			if (zheap_check_guard(check, check_page, NULL))
+			if (zheap_check_page_guard(check, check_page, NULL))
 				break;
 			/* an error before the first unit: the page can't be had */
 			if (check->unit == 0)

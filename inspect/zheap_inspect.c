@@ -88,7 +88,7 @@ zheap_inspect_open(Oid relid, LOCKMODE lockmode)
 {
 	Relation	rel = relation_open(relid, lockmode);
 
-	undo_require_preloaded();
+	undo_shmem_require();
 	if (!RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind) ||
 		rel->rd_rel->relam != get_table_am_oid("zheap", false))
 		ereport(ERROR,
@@ -223,7 +223,7 @@ zheap_page_items(PG_FUNCTION_ARGS)
 static const char *
 status_name(Fxid fxid, const UndoHorizons *hz)
 {
-	switch (zheap_xact_status(fxid, hz))
+	switch (zheap_xact_slot_fxid_status(fxid, hz))
 	{
 		case ZXACT_ALL_VISIBLE:
 			return "all visible";
@@ -243,7 +243,7 @@ Datum
 zheap_page_slots(PG_FUNCTION_ARGS)
 {
 	Relation	rel = zheap_inspect_open(PG_GETARG_OID(0), AccessShareLock);
-	UndoHorizons hz = undo_horizons();
+	UndoHorizons hz = undo_log_horizons();
 	PGAlignedBlock copy;
 	Page		page = (Page) copy.data;
 
@@ -268,8 +268,9 @@ zheap_page_slots(PG_FUNCTION_ARGS)
 				values[1] = FxidGetDatum(ZXactSlotFxid(slot));
 				values[2] = urp_to_text(slot->urp);
 				values[3] = BoolGetDatum(ZXactSlotIsAmbiguous(slot));
-				values[4] = CStringGetTextDatum(status_name(ZXactSlotFxid(slot),
-															&hz));
+				values[4] =
+					CStringGetTextDatum(status_name(ZXactSlotFxid(slot),
+													&hz));
 			}
 			zheap_inspect_put_row(fcinfo, values, nulls);
 		}
@@ -357,8 +358,9 @@ zheap_undo_records(PG_FUNCTION_ARGS)
 		}
 	}
 
-	undo_reader_open(&reader, rel);
-	while (UndoRecPtrIsValid(urp) && writer >= undo_horizons().h)
+	undo_record_reader_open(&reader, rel);
+	while (UndoRecPtrIsValid(urp) &&
+		   writer >= undo_log_horizons().discard_before)
 	{
 		Datum		values[8];
 		bool		nulls[8] = {false};
@@ -366,7 +368,8 @@ zheap_undo_records(PG_FUNCTION_ARGS)
 		Datum		jump;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!undo_fetch(&reader, urp, writer, (BlockNumber) block, false, rec))
+		if (!undo_record_fetch(&reader, urp, writer, (BlockNumber) block,
+							   false, rec))
 			break;
 		zheap_undo_decode(rec, undo);
 		start = (undo->flags & ZUNDO_TENURE_START) != 0;
@@ -378,7 +381,8 @@ zheap_undo_records(PG_FUNCTION_ARGS)
 												   undo_flag_names,
 												   lengthof(undo_flag_names),
 												   &jump,
-												   ZUndoHasJump(undo) ? 1 : 0));
+												   ZUndoHasJump(undo) ? 1 :
+												   0));
 		values[3] = Int16GetDatum(undo->offset);
 		values[4] = FxidGetDatum(writer);
 		values[5] = Int64GetDatum((int64) undo->cid);
@@ -395,7 +399,7 @@ zheap_undo_records(PG_FUNCTION_ARGS)
 		}
 		urp = undo->chain;
 	}
-	undo_reader_close(&reader);
+	undo_record_reader_close(&reader);
 	relation_close(rel, AccessShareLock);
 	return (Datum) 0;
 }
@@ -437,29 +441,32 @@ log_is_readable(char persistence)
 static uint64
 log_file_blocks(char persistence, UndoLogNumber log)
 {
-	SMgrRelation reln = smgropen(undo_log_locator(persistence, log),
+	SMgrRelation reln = smgropen(undo_file_of_log(persistence, log),
 								 InvalidBackendId);
 
-	return smgrexists(reln, MAIN_FORKNUM) ? smgrnblocks(reln, MAIN_FORKNUM) : 0;
+	return smgrexists(reln, MAIN_FORKNUM) ? smgrnblocks(reln, MAIN_FORKNUM) :
+		0;
 }
 
-typedef uint64 (*log_measure_fn) (char persistence, UndoLogNumber log);
+typedef uint64(*log_measure_fn) (char persistence, UndoLogNumber log);
 
 /* bytes, over all logs that exist */
 static int64
 sum_over_logs(log_measure_fn measure)
 {
-	static const char kinds[] = {RELPERSISTENCE_PERMANENT, RELPERSISTENCE_UNLOGGED};
+	static const char kinds[] =
+	{RELPERSISTENCE_PERMANENT, RELPERSISTENCE_UNLOGGED};
 	uint64		blocks = 0;
 
 	for (int k = 0; k < lengthof(kinds); k++)
 	{
-		int			n = log_is_readable(kinds[k]) ? undo_log_count(kinds[k]) : 0;
+		int			n = log_is_readable(kinds[k]) ?
+			undo_shmem_log_count(kinds[k]) : 0;
 
 		for (UndoLogNumber log = 0; log < n; log++)
 		{
 			CHECK_FOR_INTERRUPTS();
-			if (pg_atomic_read_u32(&undo_log_get(kinds[k], log)->state) !=
+			if (pg_atomic_read_u32(&undo_shmem_log(kinds[k], log)->state) !=
 				UNDO_LOG_ABSENT)
 				blocks += measure(kinds[k], log);
 		}
@@ -470,21 +477,21 @@ sum_over_logs(log_measure_fn measure)
 Datum
 pg_zheap_undo_size(PG_FUNCTION_ARGS)
 {
-	(void) undo_horizons();		/* loads shared state */
-	PG_RETURN_INT64(sum_over_logs(undo_retained_pages));
+	(void) undo_log_horizons(); /* loads shared state */
+	PG_RETURN_INT64(sum_over_logs(undo_holders_retained_pages));
 }
 
 Datum
 pg_zheap_undo_file_size(PG_FUNCTION_ARGS)
 {
-	(void) undo_horizons();
+	(void) undo_log_horizons();
 	PG_RETURN_INT64(sum_over_logs(log_file_blocks));
 }
 
 static void
 put_log(FunctionCallInfo fcinfo, char persistence, UndoLogNumber log)
 {
-	UndoLogShared *shared = undo_log_get(persistence, log);
+	UndoLogShared *shared = undo_shmem_log(persistence, log);
 	uint32		state = pg_atomic_read_u32(&shared->state);
 	uint64		head = pg_atomic_read_u64(&shared->head);
 	BlockNumber tail = pg_atomic_read_u32(&shared->tail);
@@ -507,22 +514,28 @@ put_log(FunctionCallInfo fcinfo, char persistence, UndoLogNumber log)
 	nulls[5] = !BlockNumberIsValid(tail);
 	if (!nulls[5])
 		values[5] = CStringGetTextDatum(psprintf("%u/%u", log, tail));
-	values[6] = Int64GetDatum((int64) pg_atomic_read_u32(&shared->used_blocks));
-	values[7] = Int64GetDatum((int64) (undo_retained_pages(persistence, log) * BLCKSZ));
-	values[8] = Int64GetDatum((int64) pg_atomic_read_u64(&shared->bytes_written));
+	values[6] =
+		Int64GetDatum((int64) pg_atomic_read_u32(&shared->used_blocks));
+	values[7] =
+		Int64GetDatum((int64) (undo_holders_retained_pages(persistence, log) *
+							   BLCKSZ));
+	values[8] =
+		Int64GetDatum((int64) pg_atomic_read_u64(&shared->bytes_written));
 	zheap_inspect_put_row(fcinfo, values, nulls);
 }
 
 Datum
 pg_zheap_undo_logs(PG_FUNCTION_ARGS)
 {
-	static const char kinds[] = {RELPERSISTENCE_PERMANENT, RELPERSISTENCE_UNLOGGED};
+	static const char kinds[] =
+	{RELPERSISTENCE_PERMANENT, RELPERSISTENCE_UNLOGGED};
 
-	(void) undo_horizons();
+	(void) undo_log_horizons();
 	InitMaterializedSRF(fcinfo, 0);
 	for (int k = 0; k < lengthof(kinds); k++)
 	{
-		int			n = log_is_readable(kinds[k]) ? undo_log_count(kinds[k]) : 0;
+		int			n = log_is_readable(kinds[k]) ?
+			undo_shmem_log_count(kinds[k]) : 0;
 
 		for (UndoLogNumber log = 0; log < n; log++)
 			put_log(fcinfo, kinds[k], log);
@@ -533,15 +546,15 @@ pg_zheap_undo_logs(PG_FUNCTION_ARGS)
 Datum
 zheap_horizons(PG_FUNCTION_ARGS)
 {
-	UndoHorizons hz = undo_horizons();
+	UndoHorizons hz = undo_log_horizons();
 	TupleDesc	desc;
 	Datum		values[2];
 	bool		nulls[2] = {false};
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	values[0] = FxidGetDatum(hz.u);
-	values[1] = FxidGetDatum(hz.h);
+	values[0] = FxidGetDatum(hz.all_visible_before);
+	values[1] = FxidGetDatum(hz.discard_before);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc),
 													  values, nulls)));
 }

@@ -54,8 +54,8 @@ typedef struct ZCheck
 } ZCheck;
 
 /* Report a finding about the row, page or block in hand; expected may be NULL. */
-extern void zheap_check_complain(ZCheck *check, const char *what,
-								 const char *expected);
+extern void zheap_check_page_complain(ZCheck *check, const char *what,
+									  const char *expected);
 
 /*
  * Run fn(check, arg) so that damage (ERRCODE_DATA_CORRUPTED, also when it is
@@ -64,7 +64,8 @@ extern void zheap_check_complain(ZCheck *check, const char *what,
  * subtransaction: locks and pins taken by fn are gone after an error.
  */
 typedef void (*zheap_check_fn) (ZCheck *check, void *arg);
-extern bool zheap_check_guard(ZCheck *check, zheap_check_fn fn, void *arg);
+extern bool zheap_check_page_guard(ZCheck *check, zheap_check_fn fn,
+								   void *arg);
 
 extern void zheap_check_pages(ZCheck *check);
 

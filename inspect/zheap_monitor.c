@@ -39,7 +39,7 @@ pg_zheap_undo_holders(PG_FUNCTION_ARGS)
 	Fxid		next = U64FromFullTransactionId(ReadNextFullTransactionId());
 	ListCell   *lc;
 
-	undo_require_preloaded();
+	undo_shmem_require();
 	refuse_in_recovery();
 	InitMaterializedSRF(fcinfo, 0);
 	foreach(lc, undo_holders())
@@ -48,13 +48,14 @@ pg_zheap_undo_holders(PG_FUNCTION_ARGS)
 		Datum		values[5];
 		bool		nulls[5] = {false};
 
-		values[0] = CStringGetTextDatum(undo_holder_kind_name(holder->kind));
+		values[0] = CStringGetTextDatum(undo_holders_kind_name(holder->kind));
 		values[1] = Int32GetDatum(holder->pid);
 		nulls[1] = holder->pid == 0;
 		nulls[2] = holder->name == NULL;
 		if (!nulls[2])
 			values[2] = CStringGetTextDatum(holder->name);
-		values[3] = FullTransactionIdGetDatum(FullTransactionIdFromU64(holder->oldest));
+		values[3] =
+			FullTransactionIdGetDatum(FullTransactionIdFromU64(holder->oldest));
 		values[4] = Int64GetDatum((int64) (next - holder->oldest));
 		zheap_inspect_put_row(fcinfo, values, nulls);
 	}
@@ -68,7 +69,7 @@ pg_zheap_drain_undo(PG_FUNCTION_ARGS)
 	Interval   *timeout = PG_GETARG_INTERVAL_P(0);
 	int64		ms;
 
-	undo_require_preloaded();
+	undo_shmem_require();
 	refuse_in_recovery();
 	if (timeout->month != 0 || timeout->day < 0 || timeout->time < 0)
 		ereport(ERROR,

@@ -11,26 +11,26 @@
  *		undo_insertion_init(&ins, relation);
  *		i = undo_insertion_add(&ins, kind, flags, block, offset, chain,
  *							   payload, payload_len);
- *		undo_prepare(&ins);				all that can fail: attach a log, switch
+ *		undo_insert_prepare(&ins);				all that can fail: attach a log, switch
  *										or extend; returns with the undo page
  *										exclusively locked, ins.rec[i].urp set
  *		START_CRIT_SECTION();
- *		... change table pages; undo_insert(&ins);
+ *		... change table pages; undo_insert_apply(&ins);
  *		if (RelationNeedsWAL(relation))
  *			XLogBeginInsert(); register table blocks from 0 on;
- *			undo_register(&ins, block_id);		block 0 is a block of the
+ *			undo_insert_register(&ins, block_id);		block 0 is a block of the
  *												table, unless block_id is 0
- *			lsn = XLogInsert(...); undo_set_lsn(&ins, lsn); PageSetLSN(...)
+ *			lsn = XLogInsert(...); undo_insert_set_lsn(&ins, lsn); PageSetLSN(...)
  *		else
- *			undo_log_alone(&ins);		permanent relation at wal_level=minimal:
+ *			undo_insert_log_alone(&ins);		permanent relation at wal_level=minimal:
  *										logs the undo page only; else nothing
  *		END_CRIT_SECTION();
- *		undo_release(&ins);
+ *		undo_insert_release(&ins);
  *
  * Lock order: table pages (ascending) -> visibility map -> undo control page
  * -> undo page -> WAL.
  *
- * Reading.  undo_fetch() copies a record into private memory.
+ * Reading.  undo_record_fetch() copies a record into private memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -52,15 +52,16 @@
  */
 
 /*
- * U: fxid < U: committed and visible to all, neither commit log nor undo may
- * be asked.  H: committed fxid < H: visible to all, its undo may be gone.
- * U <= H; both are only ever raised.  Sample them before locking a table page
+ * A transaction before all_visible_before (U in the READMEs) committed and is
+ * visible to all: neither commit log nor undo may be asked about it.  One
+ * before discard_before (H) is visible to all if it committed, and its undo may
+ * be gone.  U <= H; both only rise.  Sample them before locking a table page
  * and judge the copy by that sample (U1).
  */
 typedef struct UndoHorizons
 {
-	Fxid		u;
-	Fxid		h;
+	Fxid		all_visible_before;
+	Fxid		discard_before;
 } UndoHorizons;
 
 /*
@@ -69,17 +70,17 @@ typedef struct UndoHorizons
  * the global control page, so not in a critical section nor with any buffer
  * locked for the first call in a backend).
  */
-extern UndoHorizons undo_horizons(void);
+extern UndoHorizons undo_log_horizons(void);
 
 /* ERROR with a hint unless the library was preloaded (shared memory exists). */
-extern void undo_require_preloaded(void);
+extern void undo_shmem_require(void);
 
 /* 32-bit xid that is within 2^31 of the next xid -> 64 bits */
-extern Fxid undo_fxid_from_xid(TransactionId xid);
+extern Fxid undo_log_fxid_from_xid(TransactionId xid);
 #define XidFromFxid(f)		((TransactionId) (f))
 
 /* fxid of the current (sub)transaction; assigns one if it has none */
-extern Fxid undo_current_fxid(void);
+extern Fxid undo_log_current_fxid(void);
 
 /* ----------------------------------------------------------------
  *	inserting (undo_insert.c)
@@ -110,9 +111,9 @@ typedef struct UndoInsertRec
 	OffsetNumber offset;
 	BlockNumber block;
 	UndoRecPtr	chain;			/* previous record of the table page's slot */
-	const char *payload;		/* must live until undo_release() */
+	const char *payload;		/* must live until undo_insert_release() */
 	uint16		payload_len;
-	UndoRecPtr	urp;			/* out: set by undo_prepare() */
+	UndoRecPtr	urp;			/* out: set by undo_insert_prepare() */
 	/* private */
 	bool		chain_previous; /* chain is the record before */
 	uint8		head_len;		/* what goes to the page before the payload */
@@ -124,12 +125,13 @@ typedef struct UndoInsertion
 	/* set by undo_insertion_init() */
 	Oid			reloid;
 	Oid			dboid;
-	RelFileLocator locator;		/* of the table: foreground rollback finds it by this */
+	RelFileLocator locator;		/* of the table: foreground rollback finds it
+								 * by this */
 	char		persistence;
 	/* set by undo_insertion_add() */
 	int			nrecs;
 	UndoInsertRec rec[UNDO_MAX_INSERTION];
-	/* set by undo_prepare(); private to undo_insert.c */
+	/* set by undo_insert_prepare(); private to undo_insert.c */
 	Fxid		fxid;
 	Buffer		buffer;
 	UndoLogNumber log;
@@ -150,27 +152,27 @@ extern int	undo_insertion_add(UndoInsertion *ins, uint8 kind, uint8 flags,
 
 /*
  * A payload whose bytes are only known after the page was prepared may be
- * changed in place until undo_insert(), its length may not.
+ * changed in place until undo_insert_apply(), its length may not.
  */
-extern void undo_prepare(UndoInsertion *ins);
-extern void undo_insert(UndoInsertion *ins);
-extern void undo_register(UndoInsertion *ins, uint8 block_id);
-extern void undo_set_lsn(UndoInsertion *ins, XLogRecPtr lsn);
-extern void undo_log_alone(UndoInsertion *ins);
-extern void undo_release(UndoInsertion *ins);
+extern void undo_insert_prepare(UndoInsertion *ins);
+extern void undo_insert_apply(UndoInsertion *ins);
+extern void undo_insert_register(UndoInsertion *ins, uint8 block_id);
+extern void undo_insert_set_lsn(UndoInsertion *ins, XLogRecPtr lsn);
+extern void undo_insert_log_alone(UndoInsertion *ins);
+extern void undo_insert_release(UndoInsertion *ins);
 
 /*
  * To be called before a change, with no buffer locked: waits for the discard,
  * and throws 53400, if undo has outgrown zheap.max_undo_size.
  */
 extern bool undo_room_wanted;
-extern void undo_wait_for_room(void);
+extern void undo_holders_wait_for_room(void);
 
 static inline void
 undo_check_room(void)
 {
 	if (unlikely(undo_room_wanted))
-		undo_wait_for_room();
+		undo_holders_wait_for_room();
 }
 
 /* who keeps undo (undo_holders.c) */
@@ -186,12 +188,13 @@ typedef struct UndoHolder
 {
 	UndoHolderKind kind;
 	int			pid;			/* 0: none */
-	char	   *name;			/* gid or name of the replication slot; or NULL */
+	char	   *name;			/* gid or name of the replication slot; or
+								 * NULL */
 	Fxid		oldest;			/* keeps undo of writers from here on */
 } UndoHolder;
 
 extern List *undo_holders(void);
-extern const char *undo_holder_kind_name(UndoHolderKind kind);
+extern const char *undo_holders_kind_name(UndoHolderKind kind);
 
 /*
  * Byte offset on its undo page of record i: main data of the client's WAL
@@ -206,13 +209,13 @@ extern const char *undo_holder_kind_name(UndoHolderKind kind);
  * record 0 as logged in the client's main data.  table_block[i] is the block
  * number of the table page that record i belongs to.
  */
-extern void undo_redo_insert(XLogReaderState *record, uint8 block_id,
+extern void undo_insert_redo(XLogReaderState *record, uint8 block_id,
 							 uint16 first_offset,
 							 const BlockNumber *table_block);
 
 /* URP of a record in redo: block reference's tag + logged byte offset */
-extern UndoRecPtr undo_redo_urp(XLogReaderState *record, uint8 block_id,
-								uint16 offset);
+extern UndoRecPtr undo_insert_redo_urp(XLogReaderState *record, uint8 block_id,
+									   uint16 offset);
 
 /* ----------------------------------------------------------------
  *	reading (undo_record.c)
@@ -250,8 +253,8 @@ typedef struct UndoReader
 	BlockNumber block;
 } UndoReader;
 
-extern void undo_reader_open(UndoReader *reader, Relation rel);
-extern void undo_reader_close(UndoReader *reader);
+extern void undo_record_reader_open(UndoReader *reader, Relation rel);
+extern void undo_record_reader_close(UndoReader *reader);
 
 /*
  * Copy the record at urp, which writer is expected to have written on behalf
@@ -264,16 +267,16 @@ extern void undo_reader_close(UndoReader *reader);
  * false if writer < H (its undo may be gone and, being committed, it is
  * visible to all, U3), else as above.
  */
-extern bool undo_fetch(UndoReader *reader, UndoRecPtr urp, Fxid writer,
-					   BlockNumber block, bool held, UndoRecord *rec);
+extern bool undo_record_fetch(UndoReader *reader, UndoRecPtr urp, Fxid writer,
+							  BlockNumber block, bool held, UndoRecord *rec);
 
 /*
  * Who is going to fetch records from several places says so before, for all of
  * them in one go, then for all of them again: their waits for memory overlap.
  * Hints; never wrong, never throw.  (undo_shmem.c)
  */
-extern void undo_expect(char persistence, UndoRecPtr urp);
-extern void undo_expect_page(char persistence, UndoRecPtr urp);
+extern void undo_file_expect(char persistence, UndoRecPtr urp);
+extern void undo_file_expect_page(char persistence, UndoRecPtr urp);
 
 /* ----------------------------------------------------------------
  *	rollback (undo_apply.c)
@@ -289,16 +292,16 @@ extern void undo_expect_page(char persistence, UndoRecPtr urp);
  */
 typedef void (*undo_rollback_page_fn) (Relation rel, BlockNumber block);
 
-extern void undo_register_client(undo_rollback_page_fn rollback_page,
-								 Oid (*client_am_oid) (void));
+extern void undo_apply_register_client(undo_rollback_page_fn rollback_page,
+									   Oid (*client_am_oid) (void));
 
 /* for use by the client's own rollback code: relation without a catalog */
 extern Relation undo_fake_relation(RelFileLocator locator, char persistence,
 								   Oid reloid);
-extern void undo_free_fake_relation(Relation rel);
+extern void undo_fake_relation_free(Relation rel);
 
 /* true if this file is going to be unlinked by the abort in progress (U13) */
-extern bool undo_file_is_doomed(RelFileLocator locator);
+extern bool undo_apply_file_is_doomed(RelFileLocator locator);
 
 /* ----------------------------------------------------------------
  *	life cycle, called from _PG_init and the rmgr table of zheap_am.c
@@ -306,12 +309,13 @@ extern bool undo_file_is_doomed(RelFileLocator locator);
  */
 extern void undo_shmem_request(void);	/* shmem_request_hook */
 extern void undo_shmem_startup(void);	/* shmem_startup_hook */
-extern void undo_define_settings(void);
+extern void undo_xact_define_settings(void);
 extern void undo_worker_define_settings(void);
-extern void undo_register_callbacks(void);	/* xact and subxact callbacks */
-extern void undo_register_workers(void);
-extern void undo_register_createdb(void);	/* drains what is to be copied */
-extern void undo_register_upgrade(void);	/* pg_upgrade waits for rollbacks */
+extern void undo_xact_register_callbacks(void); /* xact and subxact callbacks */
+extern void undo_worker_register(void);
+extern void undo_createdb_register(void);	/* drains what is to be copied */
+extern void undo_drain_register_upgrade(void);	/* pg_upgrade waits for
+												 * rollbacks */
 
 /*
  * One resource manager serves both layers: info codes 0x00-0x50 are the undo
@@ -334,12 +338,14 @@ extern void undo_register_upgrade(void);	/* pg_upgrade waits for rollbacks */
 extern void undo_redo(XLogReaderState *record);
 extern void undo_desc(StringInfo buf, XLogReaderState *record);
 extern const char *undo_identify(uint8 info);
+
 /* true if the page is one of the undo store's and was masked */
-extern bool undo_mask(char *page, BlockNumber blkno);
+extern bool undo_page_mask(char *page, BlockNumber blkno);
 
 /* pending-rollback questions for DDL (undo_discard.c) */
-extern bool undo_has_unapplied(Oid dboid);	/* InvalidOid: any database */
-extern void undo_wake_worker(void);
+extern bool undo_discard_has_unapplied(Oid dboid);	/* InvalidOid: any
+													 * database */
+extern void undo_log_wake_launcher(void);
 
 /* wait until nothing has to be rolled back; false after so many ms (undo_drain.c) */
 extern bool undo_drain(int64 timeout);

@@ -79,8 +79,8 @@ typedef struct ForegroundState
 
 /* Called once, from _PG_init. */
 void
-undo_register_client(undo_rollback_page_fn rollback_page,
-					 Oid (*am_oid) (void))
+undo_apply_register_client(undo_rollback_page_fn rollback_page,
+						   Oid (*am_oid) (void))
 {
 	Assert(client_rollback_page == NULL);
 	client_rollback_page = rollback_page;
@@ -92,7 +92,7 @@ undo_register_client(undo_rollback_page_fn rollback_page,
  * it has none there.  Reads catalogs: needs a transaction.
  */
 Oid
-undo_client_am(void)
+undo_apply_client_am(void)
 {
 	if (client_am_oid == NULL)
 		return InvalidOid;
@@ -125,7 +125,7 @@ undo_apply_page(Relation rel, BlockNumber block)
  * included and needn't be.
  */
 bool
-undo_file_is_doomed(RelFileLocator locator)
+undo_apply_file_is_doomed(RelFileLocator locator)
 {
 	RelFileLocator *files = doomed_files;
 	int			nfiles = ndoomed;
@@ -338,7 +338,7 @@ apply_pages(const UndoTouchedPage *pages, int npages, bool temp,
 		if ((page->persistence == RELPERSISTENCE_TEMP) != temp)
 			continue;
 		/* the list has no temporary files, whose numbers may be others' */
-		if (!temp && undo_file_is_doomed(page->locator))
+		if (!temp && undo_apply_file_is_doomed(page->locator))
 			continue;
 
 		if (!unlimited)
@@ -360,7 +360,7 @@ apply_pages(const UndoTouchedPage *pages, int npages, bool temp,
 								   page->locator) &&
 			  RelationGetRelid(state->rel) == page->reloid))
 		{
-			undo_free_fake_relation(state->rel);
+			undo_fake_relation_free(state->rel);
 			state->rel = NULL;
 		}
 		if (state->rel == NULL)
@@ -372,7 +372,7 @@ apply_pages(const UndoTouchedPage *pages, int npages, bool temp,
 	}
 	/* in any case: smgr knows where its field for the open file is */
 	if (state->rel != NULL)
-		undo_free_fake_relation(state->rel);
+		undo_fake_relation_free(state->rel);
 	state->rel = NULL;
 	return in_time;
 }
@@ -472,7 +472,7 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 	 */
 	if (proc_exit_inprogress || ExitOnAnyError || CurrentResourceOwner == NULL)
 	{
-		undo_wake_worker();
+		undo_log_wake_launcher();
 		return false;
 	}
 	/* the top transaction's xid is known until its clean-up */
@@ -482,7 +482,7 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 	if (!save_outer_error(&saved, &outer))
 	{
 		failed_top_fxid = top;
-		undo_wake_worker();
+		undo_log_wake_launcher();
 		return false;
 	}
 
@@ -510,7 +510,7 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 		failed_top_fxid = top;
 		report_failure((const ForegroundState *) &state, error);
 		if (state.rel != NULL)
-			undo_free_fake_relation(state.rel);
+			undo_fake_relation_free(state.rel);
 		if (outer != NULL)
 			restore_outer_error(&saved, outer);
 	}
@@ -528,7 +528,7 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 
 	if (failed || !state.others_done)
 	{
-		undo_wake_worker();
+		undo_log_wake_launcher();
 		return false;
 	}
 	return true;

@@ -29,7 +29,7 @@ AttachedLog *
 undo_attach_get(char persistence)
 {
 	return &logs[persistence == RELPERSISTENCE_PERMANENT ? 0 :
-		persistence == RELPERSISTENCE_UNLOGGED ? 1 : 2];
+				 persistence == RELPERSISTENCE_UNLOGGED ? 1 : 2];
 }
 
 static void
@@ -93,13 +93,13 @@ pin_tail(AttachedLog *att, char persistence, BlockNumber tail)
 	Buffer		buffer = InvalidBuffer;
 
 	if (persistence != RELPERSISTENCE_TEMP && BufferIsValid(att->recent) &&
-		ReadRecentBuffer(undo_log_locator(persistence, att->log),
+		ReadRecentBuffer(undo_file_of_log(persistence, att->log),
 						 MAIN_FORKNUM, tail, att->recent))
 		return att->recent;
 
 	PG_TRY();
 	{
-		buffer = undo_log_read(persistence, att->log, tail);
+		buffer = undo_file_read_log(persistence, att->log, tail);
 	}
 	PG_CATCH();
 	{

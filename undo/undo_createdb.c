@@ -101,11 +101,11 @@ drain_source(const char *name)
 		 * Sessions first: one that is aborting now leaves its undo behind.
 		 * Only if there is none the question is answered for good.
 		 */
-		if (!undo_has_unapplied(dboid))
+		if (!undo_discard_has_unapplied(dboid))
 		{
 			if (CountOtherDBBackends(dboid, &nothers, &nprepared))
 				return;			/* core will say so */
-			if (!undo_has_unapplied(dboid))
+			if (!undo_discard_has_unapplied(dboid))
 				return;
 		}
 		UnlockSharedObject(DatabaseRelationId, dboid, 0, ShareLock);
@@ -118,7 +118,7 @@ drain_source(const char *name)
 					 errmsg("source database \"%s\" has aborted transactions that are not rolled back yet",
 							name),
 					 errhint("Try again when the undo rollback workers are done. Look at zheap.rollback_paused, zheap.max_rollback_workers and the server log.")));
-		undo_wake_worker();
+		undo_log_wake_launcher();
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 DRAIN_STEP_MS, PG_WAIT_EXTENSION);
@@ -168,7 +168,7 @@ createdb_process_utility(PlannedStmt *pstmt, const char *queryString,
 
 /* Called from _PG_init. */
 void
-undo_register_createdb(void)
+undo_createdb_register(void)
 {
 	prev_process_utility = ProcessUtility_hook;
 	ProcessUtility_hook = createdb_process_utility;

@@ -88,7 +88,8 @@ undo_debug_knob(const char *name, int value, int least, int most)
 		case 1:
 			return least;
 		default:
-			return least + (int) floor(pow((double) most - least + 1, part)) - 1;
+			return least + (int) floor(pow((double) most - least + 1, part)) -
+				1;
 	}
 }
 
@@ -219,7 +220,8 @@ act_by_chance(const char *name, UndoPointKind kind)
 	if (!chance_is_seeded)
 	{
 		pg_prng_seed(&chance, ((uint64) undo_debug_seed << 32) ^
-					 (uint64) (MyBackendId == InvalidBackendId ? MyProcPid : MyBackendId));
+					 (uint64) (MyBackendId == InvalidBackendId ? MyProcPid :
+							   MyBackendId));
 		chance_is_seeded = true;
 	}
 	if (debug_crashes > 0 && !AmStartupProcess() &&
@@ -249,11 +251,13 @@ undo_debug_define_settings(void)
 							"Number from which the sizes and pauses of the engine are drawn.",
 							"0 means what a server without assertions uses.",
 							&undo_debug_seed, 0, 0, PG_INT32_MAX,
-							PGC_POSTMASTER, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+							PGC_POSTMASTER, GUC_NOT_IN_SAMPLE, NULL, NULL,
+							NULL);
 	DefineCustomStringVariable("zheap.debug_keep",
 							   "Names of numbers that are not drawn, separated by commas.",
 							   NULL, &debug_keep, "",
-							   PGC_POSTMASTER, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+							   PGC_POSTMASTER, GUC_NOT_IN_SAMPLE, NULL, NULL,
+							   NULL);
 	DefineCustomIntVariable("zheap.debug_points",
 							"How often something happens at a point of the code, in thousandths.",
 							NULL, &debug_points, 0, 0, 1000,

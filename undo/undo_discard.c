@@ -7,7 +7,7 @@
  * writers that nobody has rolled back yet, raises the horizons and moves the
  * heads.  Only one process makes passes: the launcher, or the one process of
  * single-user mode.  Walking without discarding is for everybody: the
- * rollback workers and undo_has_unapplied().
+ * rollback workers and undo_discard_has_unapplied().
  *
  * A page is judged once.  What is judged is final unless one of its writers
  * is still running or is aborted and not applied; such pages are remembered
@@ -113,7 +113,7 @@ typedef struct LogRef
 /* purpose of a walk */
 typedef struct ScanContext
 {
-	Fxid		u;				/* runs before it are final */
+	Fxid		all_visible_before; /* runs before it are final */
 	Oid			wanted;			/* has_unapplied: this database, or any */
 	bool		found;
 	UndoScanResult *result;		/* pass: collects databases; may be NULL */
@@ -145,7 +145,7 @@ static int	nscans[2];
  * isn't, or if the xid was never assigned: no guessing.
  */
 UndoXidStatus
-undo_xid_status(Fxid fxid)
+undo_discard_xid_status(Fxid fxid)
 {
 	Fxid		next = U64FromFullTransactionId(ReadNextFullTransactionId());
 	TransactionId xid = XidFromFxid(fxid);
@@ -181,11 +181,11 @@ undo_xid_status(Fxid fxid)
  * page was copied.
  */
 bool
-undo_run_is_unapplied(const UndoEntry *run, Fxid u)
+undo_discard_run_is_unapplied(const UndoEntry *run, Fxid u)
 {
 	Assert(run->kind == UNDO_KIND_RUN);
 	return (run->flags & UNDO_RUN_APPLIED) == 0 && run->fxid >= u &&
-		undo_xid_status(run->fxid) == UNDO_XID_ABORTED;
+		undo_discard_xid_status(run->fxid) == UNDO_XID_ABORTED;
 }
 
 /* ----------------------------------------------------------------
@@ -208,20 +208,21 @@ report_log_corruption(const LogRef *ref, BlockNumber block, const char *what)
 static LogRef *
 list_logs(int *count)
 {
-	static const char kinds[] = {RELPERSISTENCE_PERMANENT, RELPERSISTENCE_UNLOGGED};
+	static const char kinds[] =
+	{RELPERSISTENCE_PERMANENT, RELPERSISTENCE_UNLOGGED};
 	LogRef	   *refs;
 	int			n = 0;
 	int			counts[2];
 
 	for (int k = 0; k < 2; k++)
-		counts[k] = undo_log_count(kinds[k]);
+		counts[k] = undo_shmem_log_count(kinds[k]);
 	refs = palloc(sizeof(LogRef) * (counts[0] + counts[1] + 1));
 	for (int k = 0; k < 2; k++)
 		for (int i = 0; i < counts[k]; i++)
 		{
 			refs[n].persistence = kinds[k];
 			refs[n].number = i;
-			refs[n].shared = undo_log_get(kinds[k], i);
+			refs[n].shared = undo_shmem_log(kinds[k], i);
 			if (refs[n].shared != NULL)
 				n++;
 		}
@@ -271,7 +272,7 @@ read_page(const LogRef *ref, BlockNumber block, Page page)
 	Buffer		buffer;
 
 	CHECK_FOR_INTERRUPTS();
-	buffer = undo_log_read(ref->persistence, ref->number, block);
+	buffer = undo_file_read_log(ref->persistence, ref->number, block);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	memcpy(page, BufferGetPage(buffer), BLCKSZ);
 	UnlockReleaseBuffer(buffer);
@@ -379,7 +380,7 @@ judge_page(const LogRef *ref, const PagePos *pos, Page page, uint16 from,
 	findings->max_fxid = opaque->max_fxid;
 
 	/* whatever aborted before U is applied */
-	if (opaque->max_fxid < context->u)
+	if (opaque->max_fxid < context->all_visible_before)
 		return;
 
 	for (uint16 at = from; at < lower; at += entry.len)
@@ -388,11 +389,11 @@ judge_page(const LogRef *ref, const PagePos *pos, Page page, uint16 from,
 			report_log_corruption(ref, pos->block, "malformed entry");
 		if (entry.kind != UNDO_KIND_RUN ||
 			(entry.flags & UNDO_RUN_APPLIED) != 0 ||
-			entry.fxid < context->u)
+			entry.fxid < context->all_visible_before)
 			continue;
 		if (entry.fxid != known)
 		{
-			status = undo_xid_status(entry.fxid);
+			status = undo_discard_xid_status(entry.fxid);
 			known = entry.fxid;
 		}
 		if (status == UNDO_XID_RUNNING)
@@ -453,7 +454,8 @@ add_range(LogScan *scan, const OpenRange *range)
 		scan->maxranges = Max(RANGES_START, scan->maxranges * 2);
 		if (scan->ranges == NULL)
 			scan->ranges = MemoryContextAlloc(TopMemoryContext,
-											  scan->maxranges * sizeof(OpenRange));
+											  scan->maxranges *
+											  sizeof(OpenRange));
 		else
 			scan->ranges = repalloc_huge(scan->ranges,
 										 scan->maxranges * sizeof(OpenRange));
@@ -542,8 +544,8 @@ rescan_ranges(const LogRef *ref, LogScan *scan, ScanContext *context)
 			PageFindings findings;
 
 			if (range.unapplied == InvalidFxid &&
-				range.awaited >= context->u &&
-				undo_xid_status(range.awaited) == UNDO_XID_RUNNING)
+				range.awaited >= context->all_visible_before &&
+				undo_discard_xid_status(range.awaited) == UNDO_XID_RUNNING)
 				break;
 			if (!copy_page_at(ref, scan, &range.first, page.data))
 			{
@@ -676,13 +678,13 @@ scan_log_guarded(const LogRef *ref, LogScan *scan, ScanContext *context)
  * taken from the process's memory.
  */
 bool
-undo_has_unapplied(Oid dboid)
+undo_discard_has_unapplied(Oid dboid)
 {
 	ScanContext context = {0};
 	LogRef	   *refs;
 	int			nlogs;
 
-	context.u = undo_horizons().u;
+	context.all_visible_before = undo_log_horizons().all_visible_before;
 	UNDO_POINT("has-unapplied-horizon");
 	context.wanted = dboid;
 	refs = list_logs(&nlogs);
@@ -768,7 +770,7 @@ visit_log(const LogRef *ref, const LogScan *scan, Oid dboid, PagePos *start,
 
 /* See undo_worker.h.  Reads the logs with the memory of earlier calls. */
 bool
-undo_visit_unapplied(Oid dboid, undo_visit_fn visit, void *arg)
+undo_discard_visit_unapplied(Oid dboid, undo_visit_fn visit, void *arg)
 {
 	ScanContext context = {0};
 	VisitResume resume = visit_resume;
@@ -776,7 +778,7 @@ undo_visit_unapplied(Oid dboid, undo_visit_fn visit, void *arg)
 	int			nlogs;
 	bool		full = resume.log < 0;
 
-	context.u = undo_horizons().u;
+	context.all_visible_before = undo_log_horizons().all_visible_before;
 	UNDO_POINT("visit-horizon");
 	context.wanted = dboid;
 	refs = list_logs(&nlogs);
@@ -832,9 +834,9 @@ oldest_needed(bool connected)
 		rel = undo_fake_relation(locator, RELPERSISTENCE_PERMANENT,
 								 FirstNormalObjectId);
 		xid = GetOldestNonRemovableTransactionId(rel);
-		undo_free_fake_relation(rel);
+		undo_fake_relation_free(rel);
 	}
-	return undo_fxid_from_xid(xid);
+	return undo_log_fxid_from_xid(xid);
 }
 
 /* how far the head of a scanned log may move */
@@ -952,9 +954,9 @@ shrink_log(const DiscardPlan *plan)
 	{
 		if (pg_atomic_read_u32(&shared->tail) == plan->head.block)
 		{
-			Buffer		buffer = undo_log_read(plan->ref.persistence,
-											   plan->ref.number,
-											   plan->head.block);
+			Buffer		buffer = undo_file_read_log(plan->ref.persistence,
+													plan->ref.number,
+													plan->head.block);
 			Page		page = BufferGetPage(buffer);
 			bool		unused;
 
@@ -1019,15 +1021,15 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 
 	memset(result, 0, sizeof(*result));
 	undo_log_startup();
-	before = undo_horizons();
+	before = undo_log_horizons();
 	horizon = oldest_needed(connected);
 	UNDO_POINT("pass-horizon");
 
-	context.u = before.u;
+	context.all_visible_before = before.all_visible_before;
 	context.result = result;
 	refs = list_logs(&nlogs);
 	plans = palloc0(sizeof(DiscardPlan) * (nlogs + 1));
-	h = before.h;
+	h = before.discard_before;
 	for (int i = 0; i < nlogs; i++)
 	{
 		DiscardPlan *plan = &plans[nplans];
@@ -1062,14 +1064,14 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 		nplans++;
 	}
 
-	Assert(h == before.h || h <= horizon);
+	Assert(h == before.discard_before || h <= horizon);
 	if (all_empty && horizon > h && horizon - h >= IDLE_HORIZON_STEP)
 		h = horizon;
-	u = blind ? before.u : h;
+	u = blind ? before.all_visible_before : h;
 	if (result->oldest_unapplied != InvalidFxid &&
 		result->oldest_unapplied < u)
 		u = result->oldest_unapplied;
-	u = Max(u, before.u);
+	u = Max(u, before.all_visible_before);
 	UNDO_POINT("pass-decided");
 	pg_atomic_write_u64(&UndoShmem->oldest_unapplied,
 						result->oldest_unapplied);
@@ -1080,7 +1082,8 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 			publish_plan(&plans[i], u, h);
 			result->discarded = true;
 		}
-	if (!result->discarded && (u > before.u || h > before.h))
+	if (!result->discarded &&
+		(u > before.all_visible_before || h > before.discard_before))
 		undo_log_discard(RELPERSISTENCE_PERMANENT, UNDO_TEMP_LOG,
 						 InvalidBlockNumber, 0, u, h);
 

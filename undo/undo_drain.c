@@ -50,13 +50,14 @@ undo_drain(int64 timeout)
 
 		CHECK_FOR_INTERRUPTS();
 		if (!IsUnderPostmaster)
-			undo_rollback_here();
-		if (!undo_has_unapplied(InvalidOid))
+			undo_worker_rollback_here();
+		if (!undo_discard_has_unapplied(InvalidOid))
 			return true;
 		TimestampDifference(start, GetCurrentTimestamp(), &secs, &usecs);
-		if ((int64) secs * 1000 + usecs / 1000 >= timeout || !IsUnderPostmaster)
+		if ((int64) secs * 1000 + usecs / 1000 >= timeout ||
+			!IsUnderPostmaster)
 			return false;
-		undo_wake_worker();
+		undo_log_wake_launcher();
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 DRAIN_STEP_MS, PG_WAIT_EXTENSION);
@@ -87,7 +88,7 @@ upgrade_executor_start(QueryDesc *queryDesc, int eflags)
 
 /* Called from _PG_init. */
 void
-undo_register_upgrade(void)
+undo_drain_register_upgrade(void)
 {
 	if (!IsBinaryUpgrade)
 		return;

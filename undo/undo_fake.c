@@ -28,7 +28,7 @@ typedef struct FakeRelation
  * RelationNeedsWAL(), in places where catalogs can't be read.  It has no
  * tuple descriptor and no table AM: RelationGetNumberOfBlocks() would crash,
  * smgrnblocks(RelationGetSmgr(rel), ..) is the way.  Allocated in the current
- * memory context; must be given to undo_free_fake_relation() before that
+ * memory context; must be given to undo_fake_relation_free() before that
  * goes, because the storage manager points back at it.
  */
 Relation
@@ -66,8 +66,8 @@ undo_fake_relation(RelFileLocator locator, char persistence, Oid reloid)
 
 	/*
 	 * At wal_level=minimal a file created in this transaction is synced at
-	 * commit instead of being logged: RelationNeedsWAL() has to be false then,
-	 * and it decides by this field.
+	 * commit instead of being logged: RelationNeedsWAL() has to be false
+	 * then, and it decides by this field.
 	 */
 	if (persistence == RELPERSISTENCE_PERMANENT &&
 		RelFileLocatorSkippingWAL(locator))
@@ -77,7 +77,7 @@ undo_fake_relation(RelFileLocator locator, char persistence, Oid reloid)
 }
 
 void
-undo_free_fake_relation(Relation rel)
+undo_fake_relation_free(Relation rel)
 {
 	if (rel->rd_smgr != NULL)
 		smgrclearowner(&rel->rd_smgr, rel->rd_smgr);

@@ -23,7 +23,7 @@
 UndoTempLog undo_temp_log;
 
 RelFileLocator
-undo_make_locator(RelFileNumber number)
+undo_file_locator(RelFileNumber number)
 {
 	RelFileLocator locator;
 
@@ -34,16 +34,16 @@ undo_make_locator(RelFileNumber number)
 }
 
 RelFileLocator
-undo_log_locator(char persistence, UndoLogNumber log)
+undo_file_of_log(char persistence, UndoLogNumber log)
 {
 	Assert(persistence != RELPERSISTENCE_TEMP);
-	return undo_make_locator((persistence == RELPERSISTENCE_PERMANENT ?
-							 UNDO_PERMANENT_BASE : UNDO_UNLOGGED_BASE) + log);
+	return undo_file_locator((persistence == RELPERSISTENCE_PERMANENT ?
+							  UNDO_PERMANENT_BASE : UNDO_UNLOGGED_BASE) + log);
 }
 
 Buffer
-undo_read_block(RelFileLocator locator, BlockNumber block, ReadBufferMode mode,
-				bool permanent)
+undo_file_read(RelFileLocator locator, BlockNumber block, ReadBufferMode mode,
+			   bool permanent)
 {
 	return ReadBufferWithoutRelcache(locator, MAIN_FORKNUM, block, mode, NULL,
 									 permanent);
@@ -74,7 +74,7 @@ recent_page(char persistence, UndoLogNumber log, BlockNumber block)
 }
 
 Buffer
-undo_log_read(char persistence, UndoLogNumber log, BlockNumber block)
+undo_file_read_log(char persistence, UndoLogNumber log, BlockNumber block)
 {
 	RelFileLocator locator;
 	RecentPage *recent;
@@ -82,21 +82,22 @@ undo_log_read(char persistence, UndoLogNumber log, BlockNumber block)
 	if (persistence == RELPERSISTENCE_TEMP)
 		return ReadBuffer(undo_temp_log.rel, block);
 
-	locator = undo_log_locator(persistence, log);
+	locator = undo_file_of_log(persistence, log);
 	recent = recent_page(persistence, log, block);
+
 	if (BufferIsValid(recent->buffer) && recent->log == log &&
 		recent->block == block &&
 		ReadRecentBuffer(locator, MAIN_FORKNUM, block, recent->buffer))
 		return recent->buffer;
-	recent->buffer = undo_read_block(locator, block, RBM_NORMAL,
-									 persistence == RELPERSISTENCE_PERMANENT);
-	recent->log = log;
-	recent->block = block;
+	recent	  ->buffer = undo_file_read(locator, block, RBM_NORMAL,
+										persistence == RELPERSISTENCE_PERMANENT);
+	recent	  ->log = log;
+	recent	  ->block = block;
 	return recent->buffer;
 }
 
 void
-undo_expect(char persistence, UndoRecPtr urp)
+undo_file_expect(char persistence, UndoRecPtr urp)
 {
 	if (persistence != RELPERSISTENCE_TEMP)
 		fetch_line(recent_page(persistence, UndoRecPtrGetLog(urp),
@@ -104,7 +105,7 @@ undo_expect(char persistence, UndoRecPtr urp)
 }
 
 void
-undo_expect_page(char persistence, UndoRecPtr urp)
+undo_file_expect_page(char persistence, UndoRecPtr urp)
 {
 	const RecentPage *recent;
 	const char *page;
@@ -113,6 +114,7 @@ undo_expect_page(char persistence, UndoRecPtr urp)
 		return;
 	recent = recent_page(persistence, UndoRecPtrGetLog(urp),
 						 UndoRecPtrGetBlock(urp));
+
 	if (!BufferIsValid(recent->buffer) ||
 		recent->log != UndoRecPtrGetLog(urp) ||
 		recent->block != UndoRecPtrGetBlock(urp))
@@ -131,7 +133,7 @@ undo_expect_page(char persistence, UndoRecPtr urp)
  * kept, so the file is asked.
  */
 BlockNumber
-undo_log_used_blocks(char persistence, UndoLogNumber log)
+undo_file_used_blocks(char persistence, UndoLogNumber log)
 {
 	if (persistence == RELPERSISTENCE_TEMP)
 		return undo_temp_log.nblocks;
@@ -139,11 +141,12 @@ undo_log_used_blocks(char persistence, UndoLogNumber log)
 	{
 		if (log >= (UndoLogNumber) UndoShmem->maxlogs)
 			return 0;
-		return pg_atomic_read_u32(&undo_log_get(persistence, log)->used_blocks);
+		return pg_atomic_read_u32(&undo_shmem_log(persistence,
+												  log)->used_blocks);
 	}
 	else
 	{
-		SMgrRelation smgr = smgropen(undo_log_locator(persistence, log),
+		SMgrRelation smgr = smgropen(undo_file_of_log(persistence, log),
 									 InvalidBackendId);
 
 		return smgrexists(smgr, MAIN_FORKNUM) ?
@@ -152,16 +155,17 @@ undo_log_used_blocks(char persistence, UndoLogNumber log)
 }
 
 Buffer
-undo_read_control(RelFileLocator locator, uint32 magic, bool permanent)
+undo_file_read_control(RelFileLocator locator, uint32 magic, bool permanent)
 {
 	SMgrRelation smgr = smgropen(locator, InvalidBackendId);
 	Buffer		buffer;
 	Page		page;
 	const char *problem;
 
-	if (!smgrexists(smgr, MAIN_FORKNUM) || smgrnblocks(smgr, MAIN_FORKNUM) == 0)
+	if (!smgrexists(smgr, MAIN_FORKNUM) ||
+		smgrnblocks(smgr, MAIN_FORKNUM) == 0)
 		return InvalidBuffer;
-	buffer = undo_read_block(locator, 0, RBM_NORMAL, permanent);
+	buffer = undo_file_read(locator, 0, RBM_NORMAL, permanent);
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	page = BufferGetPage(buffer);
 	if (PageIsNew(page))
@@ -176,13 +180,14 @@ undo_read_control(RelFileLocator locator, uint32 magic, bool permanent)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("control page of undo file base/%u/%u is damaged: %s",
-						RelLocatorDb(locator), RelLocatorNumber(locator), problem)));
+						RelLocatorDb(locator), RelLocatorNumber(locator),
+						problem)));
 	}
 	return buffer;
 }
 
 Buffer
-undo_make_control(RelFileLocator locator, bool permanent)
+undo_file_make_control(RelFileLocator locator, bool permanent)
 {
 	SMgrRelation smgr = smgropen(locator, InvalidBackendId);
 
@@ -192,13 +197,13 @@ undo_make_control(RelFileLocator locator, bool permanent)
 		if (permanent)
 			log_smgrcreate(&locator, MAIN_FORKNUM);
 	}
-	return undo_read_block(locator,
-						   smgrnblocks(smgr, MAIN_FORKNUM) == 0 ? P_NEW : 0,
-					  RBM_ZERO_AND_LOCK, permanent);
+	return undo_file_read(locator,
+						  smgrnblocks(smgr, MAIN_FORKNUM) == 0 ? P_NEW : 0,
+						  RBM_ZERO_AND_LOCK, permanent);
 }
 
 void
-undo_make_init_fork(RelFileLocator locator)
+undo_file_make_init_fork(RelFileLocator locator)
 {
 	SMgrRelation smgr = smgropen(locator, InvalidBackendId);
 	PGAlignedBlock page;
@@ -207,7 +212,7 @@ undo_make_init_fork(RelFileLocator locator)
 		return;
 	smgrcreate(smgr, INIT_FORKNUM, false);
 	log_smgrcreate(&locator, INIT_FORKNUM);
-	undo_control_init(page.data);
+	undo_page_init_control(page.data);
 	log_newpage(&locator, INIT_FORKNUM, 0, page.data, true);
 	PageSetChecksumInplace(page.data, 0);
 	smgrextend(smgr, INIT_FORKNUM, 0, page.data, true);

@@ -26,24 +26,24 @@ typedef struct UndoTempLog
 extern UndoTempLog undo_temp_log;
 
 /* logs with this number or above aren't made, only scanned if they exist */
-extern UndoLogNumber undo_creation_limit(void);
+extern UndoLogNumber undo_shmem_creation_limit(void);
 
-extern RelFileLocator undo_make_locator(RelFileNumber number);
-extern Buffer undo_read_block(RelFileLocator locator, BlockNumber block,
-							  ReadBufferMode mode, bool permanent);
+extern RelFileLocator undo_file_locator(RelFileNumber number);
+extern Buffer undo_file_read(RelFileLocator locator, BlockNumber block,
+							 ReadBufferMode mode, bool permanent);
 
 /*
  * Block 0 of a file that may be missing, empty or without a valid page
  * (created by a transaction that crashed before its WAL record, U20): pinned
  * and exclusively locked if the page is of the wanted kind, else Invalid.
  */
-extern Buffer undo_read_control(RelFileLocator locator, uint32 magic,
-								bool permanent);
+extern Buffer undo_file_read_control(RelFileLocator locator, uint32 magic,
+									 bool permanent);
 
 /* Block 0, made if need be; pinned and exclusively locked, contents unknown. */
-extern Buffer undo_make_control(RelFileLocator locator, bool permanent);
+extern Buffer undo_file_make_control(RelFileLocator locator, bool permanent);
 
 /* the init fork gives an empty log after a crash */
-extern void undo_make_init_fork(RelFileLocator locator);
+extern void undo_file_make_init_fork(RelFileLocator locator);
 
 #endif							/* UNDO_FILES_H */

@@ -51,9 +51,9 @@
  * the head page; ERROR only from that.
  */
 uint64
-undo_retained_pages(char persistence, UndoLogNumber log)
+undo_holders_retained_pages(char persistence, UndoLogNumber log)
 {
-	UndoLogShared *shared = undo_log_get(persistence, log);
+	UndoLogShared *shared = undo_shmem_log(persistence, log);
 	uint64		head = pg_atomic_read_u64(&shared->head);
 	BlockNumber tail = pg_atomic_read_u32(&shared->tail);
 	uint64		tail_seq = pg_atomic_read_u64(&shared->seq);
@@ -67,7 +67,7 @@ undo_retained_pages(char persistence, UndoLogNumber log)
 		pg_atomic_read_u32(&shared->state) == UNDO_LOG_RETIRED)
 		return 0;
 
-	buffer = undo_log_read(persistence, log, UndoLogHeadBlock(head));
+	buffer = undo_file_read_log(persistence, log, UndoLogHeadBlock(head));
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 	if (undo_page_problem(page, UNDO_PAGE_MAGIC) != NULL)
@@ -90,17 +90,18 @@ undo_retained_pages(char persistence, UndoLogNumber log)
 static uint64
 retained_kb(void)
 {
-	static const char kinds[] = {RELPERSISTENCE_PERMANENT, RELPERSISTENCE_UNLOGGED};
+	static const char kinds[] =
+	{RELPERSISTENCE_PERMANENT, RELPERSISTENCE_UNLOGGED};
 	uint64		npages = 0;
 
 	for (int k = 0; k < lengthof(kinds); k++)
 	{
-		int			n = undo_log_count(kinds[k]);
+		int			n = undo_shmem_log_count(kinds[k]);
 
 		for (UndoLogNumber log = 0; log < n; log++)
-			if (pg_atomic_read_u32(&undo_log_get(kinds[k], log)->state) !=
+			if (pg_atomic_read_u32(&undo_shmem_log(kinds[k], log)->state) !=
 				UNDO_LOG_ABSENT)
-				npages += undo_retained_pages(kinds[k], log);
+				npages += undo_holders_retained_pages(kinds[k], log);
 	}
 	return npages * (BLCKSZ / 1024);
 }
@@ -149,7 +150,8 @@ add_backends(List **list)
 			continue;
 		if (!TransactionIdIsNormal(xid))
 			xid = xmin;
-		else if (TransactionIdIsNormal(xmin) && TransactionIdPrecedes(xmin, xid))
+		else if (TransactionIdIsNormal(xmin) &&
+				 TransactionIdPrecedes(xmin, xid))
 			xid = xmin;
 		if (!TransactionIdIsNormal(xid))
 			continue;
@@ -160,7 +162,7 @@ add_backends(List **list)
 
 	for (int i = 0; i < found; i++)
 		add_holder(list, UNDO_HOLDER_BACKEND, pids[i], NULL,
-				   undo_fxid_from_xid(oldest[i]));
+				   undo_log_fxid_from_xid(oldest[i]));
 }
 
 static void
@@ -175,14 +177,15 @@ add_replication_slots(List **list)
 
 		LWLockAcquire(ReplicationSlotControlLock, LW_SHARED);
 		SpinLockAcquire(&repslot->mutex);
-		xmin = repslot->in_use ? repslot->effective_xmin : InvalidTransactionId;
+		xmin = repslot->in_use ? repslot->effective_xmin :
+			InvalidTransactionId;
 		pid = repslot->active_pid;
 		memcpy(name, NameStr(repslot->data.name), NAMEDATALEN);
 		SpinLockRelease(&repslot->mutex);
 		LWLockRelease(ReplicationSlotControlLock);
 		if (TransactionIdIsNormal(xmin))
 			add_holder(list, UNDO_HOLDER_REPLICATION_SLOT, pid, name,
-					   undo_fxid_from_xid(xmin));
+					   undo_log_fxid_from_xid(xmin));
 	}
 }
 
@@ -211,7 +214,8 @@ add_prepared(List **list)
 			DatumGetTransactionId(SPI_getbinval(tuple, desc, 2, &isnull));
 		MemoryContext spi = MemoryContextSwitchTo(caller);
 
-		add_holder(list, UNDO_HOLDER_PREPARED, 0, gid, undo_fxid_from_xid(xid));
+		add_holder(list, UNDO_HOLDER_PREPARED, 0, gid,
+				   undo_log_fxid_from_xid(xid));
 		MemoryContextSwitchTo(spi);
 	}
 	SPI_finish();
@@ -238,7 +242,7 @@ undo_holders(void)
 }
 
 const char *
-undo_holder_kind_name(UndoHolderKind kind)
+undo_holders_kind_name(UndoHolderKind kind)
 {
 	switch (kind)
 	{
@@ -303,7 +307,7 @@ holder_hint(void)
  * may be held.  ERROR 53400 names who keeps the undo.
  */
 void
-undo_wait_for_room(void)
+undo_holders_wait_for_room(void)
 {
 	TimestampTz start = GetCurrentTimestamp();
 
@@ -311,7 +315,8 @@ undo_wait_for_room(void)
 	{
 		uint64		kept;
 
-		if (undo_max_size < 0 || (kept = retained_kb()) <= (uint64) undo_max_size)
+		if (undo_max_size < 0 ||
+			(kept = retained_kb()) <= (uint64) undo_max_size)
 		{
 			undo_room_wanted = false;
 			return;
@@ -326,7 +331,7 @@ undo_wait_for_room(void)
 					 errdetail(UINT64_FORMAT " kB of undo are kept for snapshots, running transactions and rollbacks.",
 							   kept),
 					 errhint("%s", holder_hint())));
-		undo_wake_worker();
+		undo_log_wake_launcher();
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 ROOM_STEP_MS, PG_WAIT_EXTENSION);

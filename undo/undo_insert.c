@@ -154,7 +154,7 @@ form_insertion(UndoInsertion *ins, Page page, BlockNumber block)
 }
 
 void
-undo_prepare(UndoInsertion *ins)
+undo_insert_prepare(UndoInsertion *ins)
 {
 	AttachedLog *att;
 	BlockNumber tail;
@@ -176,10 +176,11 @@ undo_prepare(UndoInsertion *ins)
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 				 errmsg("cannot write undo during recovery")));
 	if (max_size(ins) > UNDO_PAGE_CAPACITY)
-		elog(ERROR, "undo records of %d bytes don't fit a page", max_size(ins));
+		elog(ERROR, "undo records of %d bytes don't fit a page",
+			 max_size(ins));
 
 	undo_xact_reserve_memory();
-	ins->fxid = undo_current_fxid();
+	ins->fxid = undo_log_current_fxid();
 	att = undo_attach(ins->persistence);
 	ins->log = att->log;
 
@@ -238,7 +239,7 @@ apply_insertion(UndoInsertion *ins, Page page)
 }
 
 void
-undo_insert(UndoInsertion *ins)
+undo_insert_apply(UndoInsertion *ins)
 {
 	apply_insertion(ins, BufferGetPage(ins->buffer));
 	MarkBufferDirty(ins->buffer);
@@ -249,7 +250,7 @@ undo_insert(UndoInsertion *ins)
  * is not derivable from the page (which may be restored from an image).
  */
 void
-undo_register(UndoInsertion *ins, uint8 block_id)
+undo_insert_register(UndoInsertion *ins, uint8 block_id)
 {
 	char	   *start = ins->wal_header;
 	char	   *p = start + 1;
@@ -276,7 +277,8 @@ undo_register(UndoInsertion *ins, uint8 block_id)
 		UndoInsertRec *rec = &ins->rec[i];
 
 		*p++ = (char) (rec->kind |
-					   (UndoRecPtrIsValid(rec->chain) ? UNDO_WAL_KIND_CHAIN : 0));
+					   (UndoRecPtrIsValid(rec->chain) ? UNDO_WAL_KIND_CHAIN :
+						0));
 		*p++ = (char) rec->flags;
 		p = undo_pack(p, rec->offset);
 		if (UndoRecPtrIsValid(rec->chain))
@@ -298,13 +300,13 @@ undo_register(UndoInsertion *ins, uint8 block_id)
 }
 
 void
-undo_set_lsn(UndoInsertion *ins, XLogRecPtr lsn)
+undo_insert_set_lsn(UndoInsertion *ins, XLogRecPtr lsn)
 {
 	PageSetLSN(BufferGetPage(ins->buffer), lsn);
 }
 
 void
-undo_log_alone(UndoInsertion *ins)
+undo_insert_log_alone(UndoInsertion *ins)
 {
 	xl_undo_insert xlrec = {0};
 
@@ -315,12 +317,12 @@ undo_log_alone(UndoInsertion *ins)
 		xlrec.table_block[i] = ins->rec[i].block;
 	XLogBeginInsert();
 	XLogRegisterData((char *) &xlrec, sizeof(xlrec));
-	undo_register(ins, 0);
-	undo_set_lsn(ins, XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_INSERT));
+	undo_insert_register(ins, 0);
+	undo_insert_set_lsn(ins, XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_INSERT));
 }
 
 void
-undo_release(UndoInsertion *ins)
+undo_insert_release(UndoInsertion *ins)
 {
 	AttachedLog *att = undo_attach_get(ins->persistence);
 	uint16		bytes =
@@ -338,7 +340,7 @@ undo_release(UndoInsertion *ins)
 	undo_xact_remember(ins, bytes);
 	if (ins->persistence != RELPERSISTENCE_TEMP)
 	{
-		UndoLogShared *log = undo_log_get(ins->persistence, ins->log);
+		UndoLogShared *log = undo_shmem_log(ins->persistence, ins->log);
 
 		pg_atomic_write_u64(&log->bytes_written,
 							pg_atomic_read_u64(&log->bytes_written) + bytes);
@@ -353,7 +355,7 @@ undo_release(UndoInsertion *ins)
  * ----------------------------------------------------------------
  */
 UndoRecPtr
-undo_redo_urp(XLogReaderState *record, uint8 block_id, uint16 offset)
+undo_insert_redo_urp(XLogReaderState *record, uint8 block_id, uint16 offset)
 {
 	RelFileLocator locator;
 	BlockNumber block;
@@ -404,7 +406,7 @@ decode_run(const char **p, const char *end, uint8 flags, uint16 first_offset,
 		ins->reloid = undo_unzigzag(ins->reloid, decode_number(p, end));
 }
 
-/* Take an insertion apart as undo_register() put it together. */
+/* Take an insertion apart as undo_insert_register() put it together. */
 static void
 decode_insertion(XLogReaderState *record, uint8 block_id,
 				 uint16 first_offset, const BlockNumber *table_block,
@@ -413,12 +415,12 @@ decode_insertion(XLogReaderState *record, uint8 block_id,
 	Size		len;
 	const char *p = XLogRecGetBlockData(record, block_id, &len);
 	const char *end = p + len;
-	UndoRecPtr	first = undo_redo_urp(record, block_id, first_offset);
+	UndoRecPtr	first = undo_insert_redo_urp(record, block_id, first_offset);
 	uint8		flags;
 
 	if (p == NULL || len == 0)
 		elog(PANIC, "undo block data of a WAL record is missing");
-	flags = (uint8) *p++;
+	flags = (uint8) * p++;
 	ins->new_run = (flags & UNDO_WAL_NEW_RUN) != 0;
 	ins->nrecs = (flags & UNDO_WAL_TWO) ? 2 : 1;
 	ins->log = UndoRecPtrGetLog(first);
@@ -431,9 +433,9 @@ decode_insertion(XLogReaderState *record, uint8 block_id,
 
 		if (end - p < 2)
 			elog(PANIC, "undo block data of a WAL record is malformed");
-		rec->kind = (uint8) *p & ~UNDO_WAL_KIND_CHAIN;
-		has_chain = ((uint8) *p++ & UNDO_WAL_KIND_CHAIN) != 0;
-		rec->flags = (uint8) *p++;
+		rec->kind = (uint8) * p & ~UNDO_WAL_KIND_CHAIN;
+		has_chain = ((uint8) * p++ & UNDO_WAL_KIND_CHAIN) != 0;
+		rec->flags = (uint8) * p++;
 		rec->offset = decode_number(&p, end);
 		rec->block = table_block[i];
 		rec->chain = InvalidUndoRecPtr;
@@ -446,14 +448,15 @@ decode_insertion(XLogReaderState *record, uint8 block_id,
 		rec->payload_len = i < ins->nrecs - 1 ? decode_number(&p, end) :
 			end - p;
 		if (rec->payload_len > end - p)
-			elog(PANIC, "undo block data of a WAL record has the wrong length");
+			elog(PANIC,
+				 "undo block data of a WAL record has the wrong length");
 		rec->payload = p;
 		p += rec->payload_len;
 	}
 }
 
 void
-undo_redo_insert(XLogReaderState *record, uint8 block_id, uint16 first_offset,
+undo_insert_redo(XLogReaderState *record, uint8 block_id, uint16 first_offset,
 				 const BlockNumber *table_block)
 {
 	Buffer		buffer;
@@ -469,7 +472,7 @@ undo_redo_insert(XLogReaderState *record, uint8 block_id, uint16 first_offset,
 		if ((!ins.new_run && ins.start != first_offset) ||
 			!form_insertion(&ins, page, BufferGetBlockNumber(buffer)) ||
 			undo_insertion_offset(&ins, 0) != first_offset)
-			ereport(PANIC,		/* U8 */		/* U8 */		/* U8 */
+			ereport(PANIC,		/* U8 */	/* U8 *//* U8 */
 					(errcode(ERRCODE_DATA_CORRUPTED),
 					 errmsg("undo page %u ends at byte %u, but WAL goes on with a record at byte %u",
 							BufferGetBlockNumber(buffer), ins.start,
@@ -492,7 +495,7 @@ undo_redo(XLogReaderState *record)
 		xl_undo_insert xlrec;
 
 		memcpy(&xlrec, XLogRecGetData(record), sizeof(xlrec));
-		undo_redo_insert(record, 0, xlrec.first_offset, xlrec.table_block);
+		undo_insert_redo(record, 0, xlrec.first_offset, xlrec.table_block);
 	}
 	else
 		undo_log_redo(record);

@@ -51,7 +51,7 @@ static Buffer recent_control = InvalidBuffer;
 
 /* raise an atomic that may only rise */
 static void
-raise_atomic(pg_atomic_uint64 *atomic, uint64 value)
+raise_atomic(pg_atomic_uint64 * atomic, uint64 value)
 {
 	uint64		old = pg_atomic_read_u64(atomic);
 
@@ -67,13 +67,13 @@ raise_atomic(pg_atomic_uint64 *atomic, uint64 value)
 void
 undo_log_publish(Fxid u, Fxid h)
 {
-	raise_atomic(&UndoShmem->h, h);
-	raise_atomic(&UndoShmem->u, u);
+	raise_atomic(&UndoShmem->discard_before, h);
+	raise_atomic(&UndoShmem->all_visible_before, u);
 	pg_write_barrier();
 }
 
 Fxid
-undo_fxid_from_xid(TransactionId xid)
+undo_log_fxid_from_xid(TransactionId xid)
 {
 	FullTransactionId next = ReadNextFullTransactionId();
 	uint32		epoch = EpochFromFullTransactionId(next);
@@ -85,7 +85,7 @@ undo_fxid_from_xid(TransactionId xid)
 }
 
 Fxid
-undo_current_fxid(void)
+undo_log_current_fxid(void)
 {
 	return U64FromFullTransactionId(GetCurrentFullTransactionId());
 }
@@ -94,12 +94,14 @@ undo_current_fxid(void)
 static void
 create_global(Fxid u, Fxid h)
 {
-	Buffer		buffer = undo_make_control(undo_make_locator(UNDO_GLOBAL_RELNUMBER), true);
-	xl_undo_control xlrec = {.u = u,.h = h,.version = UNDO_FORMAT_VERSION,.init_global = 1};
+	Buffer		buffer =
+		undo_file_make_control(undo_file_locator(UNDO_GLOBAL_RELNUMBER), true);
+	xl_undo_control xlrec =
+	{.all_visible_before = u,.discard_before = h,.version = UNDO_FORMAT_VERSION,.init_global = 1};
 	XLogRecPtr	lsn;
 
 	START_CRIT_SECTION();
-	undo_global_init(BufferGetPage(buffer), u, h);
+	undo_page_init_global(BufferGetPage(buffer), u, h);
 	MarkBufferDirty(buffer);
 	XLogBeginInsert();
 	XLogRegisterData((char *) &xlrec, SizeOfUndoControl);
@@ -114,10 +116,12 @@ create_global(Fxid u, Fxid h)
 static void
 load_log(char persistence, UndoLogNumber number)
 {
-	UndoLogShared *log = undo_log_get(persistence, number);
-	Buffer		buffer = undo_read_control(undo_log_locator(persistence, number),
-										   UNDO_CONTROL_MAGIC,
-											   persistence == RELPERSISTENCE_PERMANENT);
+	UndoLogShared *log = undo_shmem_log(persistence, number);
+	Buffer		buffer =
+		undo_file_read_control(undo_file_of_log(persistence, number),
+							   UNDO_CONTROL_MAGIC,
+							   persistence ==
+							   RELPERSISTENCE_PERMANENT);
 	UndoControlData *control;
 
 	if (!BufferIsValid(buffer))
@@ -143,7 +147,7 @@ load_log(char persistence, UndoLogNumber number)
 static bool
 log_is_empty(char persistence, UndoLogNumber number)
 {
-	UndoLogShared *log = undo_log_get(persistence, number);
+	UndoLogShared *log = undo_shmem_log(persistence, number);
 	BlockNumber tail = pg_atomic_read_u32(&log->tail);
 	uint64		head = pg_atomic_read_u64(&log->head);
 	Buffer		buffer;
@@ -154,13 +158,14 @@ log_is_empty(char persistence, UndoLogNumber number)
 		return true;
 	if (UndoLogHeadBlock(head) != tail)
 		return false;
-	buffer = undo_read_block(undo_log_locator(persistence, number), tail,
-							 RBM_ZERO_ON_ERROR,
-						persistence == RELPERSISTENCE_PERMANENT);
+	buffer = undo_file_read(undo_file_of_log(persistence, number), tail,
+							RBM_ZERO_ON_ERROR,
+							persistence == RELPERSISTENCE_PERMANENT);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	problem = undo_page_problem(BufferGetPage(buffer), UNDO_PAGE_MAGIC);
 	empty = problem == NULL &&
-		((PageHeader) BufferGetPage(buffer))->pd_lower <= UndoLogHeadOffset(head);
+		((PageHeader) BufferGetPage(buffer))->pd_lower <=
+		UndoLogHeadOffset(head);
 	UnlockReleaseBuffer(buffer);
 	if (problem != NULL)
 		undo_log_retire(persistence, number);
@@ -170,10 +175,10 @@ log_is_empty(char persistence, UndoLogNumber number)
 static bool
 all_logs_empty(void)
 {
-	for (int i = 0; i < undo_log_count(RELPERSISTENCE_PERMANENT); i++)
+	for (int i = 0; i < undo_shmem_log_count(RELPERSISTENCE_PERMANENT); i++)
 		if (!log_is_empty(RELPERSISTENCE_PERMANENT, i))
 			return false;
-	for (int i = 0; i < undo_log_count(RELPERSISTENCE_UNLOGGED); i++)
+	for (int i = 0; i < undo_shmem_log_count(RELPERSISTENCE_UNLOGGED); i++)
 		if (!log_is_empty(RELPERSISTENCE_UNLOGGED, i))
 			return false;
 	return true;
@@ -183,14 +188,16 @@ all_logs_empty(void)
 static bool
 load_global(void)
 {
-	Buffer		buffer = undo_read_control(undo_make_locator(UNDO_GLOBAL_RELNUMBER),
-															 UNDO_GLOBAL_MAGIC, true);
+	Buffer		buffer =
+		undo_file_read_control(undo_file_locator(UNDO_GLOBAL_RELNUMBER),
+							   UNDO_GLOBAL_MAGIC, true);
 	UndoGlobalData *global;
 
 	if (!BufferIsValid(buffer))
 		return false;
 	global = UndoPageGetGlobal(BufferGetPage(buffer));
-	undo_log_publish(global->u, global->h);
+
+	undo_log_publish(global->all_visible_before, global->discard_before);
 	pg_atomic_write_u32(&UndoShmem->nlogs, global->nlogs);
 	pg_atomic_write_u32(&UndoShmem->nunlogged, global->nunlogged);
 	pg_atomic_write_u32(&UndoShmem->global_exists, 1);
@@ -203,27 +210,28 @@ static void
 load_primary(void)
 {
 	Fxid		horizon =
-		undo_fxid_from_xid(GetOldestNonRemovableTransactionId(NULL));
+		undo_log_fxid_from_xid(GetOldestNonRemovableTransactionId(NULL));
 
 	if (!load_global())
 	{
 		create_global(horizon, horizon);
 		if (!load_global())
-			elog(ERROR, "could not create the global control page of the undo store");
+			elog(ERROR,
+				 "could not create the global control page of the undo store");
 	}
-	if (undo_log_count(RELPERSISTENCE_PERMANENT) > UndoShmem->maxlogs ||
-		undo_log_count(RELPERSISTENCE_UNLOGGED) > UndoShmem->maxlogs)
+	if (undo_shmem_log_count(RELPERSISTENCE_PERMANENT) > UndoShmem->maxlogs ||
+		undo_shmem_log_count(RELPERSISTENCE_UNLOGGED) > UndoShmem->maxlogs)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("there are more undo logs than this server has made room for"),
 				 errdetail("There are %d permanent and %d unlogged logs, and room for %d.",
-						   undo_log_count(RELPERSISTENCE_PERMANENT),
-						   undo_log_count(RELPERSISTENCE_UNLOGGED),
+						   undo_shmem_log_count(RELPERSISTENCE_PERMANENT),
+						   undo_shmem_log_count(RELPERSISTENCE_UNLOGGED),
 						   UndoShmem->maxlogs),
 				 errhint("Restart the server.")));
-	for (int i = 0; i < undo_log_count(RELPERSISTENCE_PERMANENT); i++)
+	for (int i = 0; i < undo_shmem_log_count(RELPERSISTENCE_PERMANENT); i++)
 		load_log(RELPERSISTENCE_PERMANENT, i);
-	for (int i = 0; i < undo_log_count(RELPERSISTENCE_UNLOGGED); i++)
+	for (int i = 0; i < undo_shmem_log_count(RELPERSISTENCE_UNLOGGED); i++)
 		load_log(RELPERSISTENCE_UNLOGGED, i);
 	if (all_logs_empty())
 		undo_log_discard(RELPERSISTENCE_PERMANENT, UNDO_TEMP_LOG,
@@ -239,7 +247,7 @@ undo_log_startup(void)
 {
 	bool		recovery = RecoveryInProgress();
 
-	undo_require_preloaded();
+	undo_shmem_require();
 	LWLockAcquire(UndoShmem->lock, LW_EXCLUSIVE);
 	if (recovery)
 	{
@@ -259,13 +267,13 @@ undo_log_startup(void)
 }
 
 UndoHorizons
-undo_horizons(void)
+undo_log_horizons(void)
 {
 	UndoHorizons hz;
 	uint32		state;
 
 	if (UndoShmem == NULL)
-		undo_require_preloaded();
+		undo_shmem_require();
 	state = pg_atomic_read_u32(&UndoShmem->state);
 	if (unlikely(state != UNDO_PRIMARY) &&
 		(state == UNDO_UNINIT || !RecoveryInProgress()))
@@ -274,14 +282,15 @@ undo_horizons(void)
 		pg_atomic_read_u32(&UndoShmem->global_exists) == 0)
 	{
 		/* a standby of a cluster that never wrote undo, so far */
-		hz.u = hz.h = undo_fxid_from_xid(ShmemVariableCache->oldestXid);
+		hz.all_visible_before = hz.discard_before =
+			undo_log_fxid_from_xid(ShmemVariableCache->oldestXid);
 		return hz;
 	}
 	/* u first: h is published before u, so u <= h holds in what we return */
-	hz.u = pg_atomic_read_u64(&UndoShmem->u);
+	hz.all_visible_before = pg_atomic_read_u64(&UndoShmem->all_visible_before);
 	pg_read_barrier();
-	hz.h = pg_atomic_read_u64(&UndoShmem->h);
-	Assert(hz.u <= hz.h);
+	hz.discard_before = pg_atomic_read_u64(&UndoShmem->discard_before);
+	Assert(hz.all_visible_before <= hz.discard_before);
 	return hz;
 }
 
@@ -289,12 +298,12 @@ Fxid
 undo_log_horizon(char persistence)
 {
 	return persistence == RELPERSISTENCE_TEMP ? undo_temp_log.horizon :
-		undo_horizons().h;
+		undo_log_horizons().discard_before;
 }
 
 /* Something for the launcher to do.  Never throws; needs nothing held. */
 void
-undo_wake_worker(void)
+undo_log_wake_launcher(void)
 {
 	struct Latch *latch;
 
@@ -318,29 +327,30 @@ static void
 create_log(char persistence, UndoLogNumber number)
 {
 	bool		permanent = persistence == RELPERSISTENCE_PERMANENT;
-	RelFileLocator locator = undo_log_locator(persistence, number);
-	UndoLogShared *log = undo_log_get(persistence, number);
-	Buffer		global;
+	RelFileLocator locator = undo_file_of_log(persistence, number);
+	UndoLogShared *log = undo_shmem_log(persistence, number);
+	Buffer global;
 	Buffer		control;
 	UndoGlobalData *data;
 	xl_undo_control xlrec = {0};
 	XLogRecPtr	lsn;
 
 	if (!permanent)
-		undo_make_init_fork(locator);
-	global = undo_read_control(undo_make_locator(UNDO_GLOBAL_RELNUMBER),
-												 UNDO_GLOBAL_MAGIC, true);
+		undo_file_make_init_fork(locator);
+	global = undo_file_read_control(undo_file_locator(UNDO_GLOBAL_RELNUMBER),
+									UNDO_GLOBAL_MAGIC, true);
+
 	if (!BufferIsValid(global))
 		elog(ERROR, "global control page of the undo store has vanished");
 	LockBuffer(global, BUFFER_LOCK_UNLOCK);
-	control = undo_make_control(locator, permanent);
+	control = undo_file_make_control(locator, permanent);
 	LockBuffer(control, BUFFER_LOCK_UNLOCK);
 	LockBuffer(global, BUFFER_LOCK_EXCLUSIVE);
 	LockBuffer(control, BUFFER_LOCK_EXCLUSIVE);
 	data = UndoPageGetGlobal(BufferGetPage(global));
 
 	START_CRIT_SECTION();
-	undo_control_init(BufferGetPage(control));
+	undo_page_init_control(BufferGetPage(control));
 	MarkBufferDirty(control);
 	if (permanent)
 		data->nlogs = Max(data->nlogs, number + 1);
@@ -373,11 +383,12 @@ create_log(char persistence, UndoLogNumber number)
 static bool
 try_attach(char persistence, UndoLogNumber number, uint32 from)
 {
-	UndoLogShared *log = undo_log_get(persistence, number);
+	UndoLogShared *log = undo_shmem_log(persistence, number);
 	uint32		expected = from;
 
 	if (pg_atomic_read_u32(&log->state) != from ||
-		!pg_atomic_compare_exchange_u32(&log->state, &expected, UNDO_LOG_ATTACHED))
+		!pg_atomic_compare_exchange_u32(&log->state, &expected,
+										UNDO_LOG_ATTACHED))
 		return false;
 	pg_atomic_write_u32(&log->owner_pid, MyProcPid);
 	UNDO_POINT("attached");
@@ -398,9 +409,9 @@ attach_new(char persistence)
 		&UndoShmem->nlogs : &UndoShmem->nunlogged;
 
 	LWLockAcquire(UndoShmem->lock, LW_EXCLUSIVE);
-	for (UndoLogNumber i = 0; i < undo_creation_limit(); i++)
+	for (UndoLogNumber i = 0; i < undo_shmem_creation_limit(); i++)
 	{
-		UndoLogShared *log = undo_log_get(persistence, i);
+		UndoLogShared *log = undo_shmem_log(persistence, i);
 
 		if (pg_atomic_read_u32(&log->state) != UNDO_LOG_ABSENT)
 			continue;
@@ -414,14 +425,14 @@ attach_new(char persistence)
 		return i;
 	}
 	LWLockRelease(UndoShmem->lock);
-	for (int i = 0; i < undo_log_count(persistence); i++)
+	for (int i = 0; i < undo_shmem_log_count(persistence); i++)
 		if (try_attach(persistence, i, UNDO_LOG_FREE) ||
 			try_attach(persistence, i, UNDO_LOG_RESTING))
 			return i;
 	ereport(ERROR,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("all %d undo logs are in use or retired",
-					undo_log_count(persistence)),
+					undo_shmem_log_count(persistence)),
 			 errhint("Look for damaged undo in the server log, or restart the server.")));
 	return 0;					/* keep compiler quiet */
 }
@@ -494,7 +505,7 @@ undo_log_attach(char persistence)
 		undo_log_startup();
 	if (try_attach(persistence, last_log[which], UNDO_LOG_FREE))
 		return last_log[which];
-	for (int i = 0; i < undo_log_count(persistence); i++)
+	for (int i = 0; i < undo_shmem_log_count(persistence); i++)
 	{
 		if (try_attach(persistence, i, UNDO_LOG_FREE))
 			return last_log[which] = i;
@@ -509,7 +520,7 @@ undo_log_detach(char persistence, UndoLogNumber number)
 
 	if (persistence == RELPERSISTENCE_TEMP)
 		return;
-	log = undo_log_get(persistence, number);
+	log = undo_shmem_log(persistence, number);
 	pg_atomic_write_u32(&log->owner_pid, 0);
 	UNDO_POINT("detaching");
 	pg_write_barrier();
@@ -523,7 +534,7 @@ undo_log_retire(char persistence, UndoLogNumber number)
 {
 	if (persistence == RELPERSISTENCE_TEMP)
 		return;
-	pg_atomic_write_u32(&undo_log_get(persistence, number)->state,
+	pg_atomic_write_u32(&undo_shmem_log(persistence, number)->state,
 						UNDO_LOG_RETIRED);
 	ereport(WARNING,
 			(errcode(ERRCODE_DATA_CORRUPTED),
@@ -548,7 +559,8 @@ extend_to(RelFileLocator locator, BlockNumber block, bool permanent)
 	want = block + Min(Max(nblocks / 8, UNDO_EXTEND_MIN), UNDO_EXTEND_MAX);
 	while (nblocks < want)
 	{
-		Buffer		buffer = undo_read_block(locator, P_NEW, RBM_NORMAL, permanent);
+		Buffer		buffer =
+			undo_file_read(locator, P_NEW, RBM_NORMAL, permanent);
 
 		nblocks = BufferGetBlockNumber(buffer) + 1;
 		ReleaseBuffer(buffer);
@@ -563,14 +575,14 @@ static BlockNumber
 recyclable_page(char persistence, UndoLogNumber number, BlockNumber tail,
 				BlockNumber *after)
 {
-	UndoLogShared *log = undo_log_get(persistence, number);
+	UndoLogShared *log = undo_shmem_log(persistence, number);
 	uint64		head = pg_atomic_read_u64(&log->head);
 	BlockNumber next;
 	Buffer		buffer;
 	Page		page;
 	bool		good;
 
-	buffer = undo_log_read(persistence, number, tail);
+	buffer = undo_file_read_log(persistence, number, tail);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	next = UndoPageGetOpaque(BufferGetPage(buffer))->next;
 	UnlockReleaseBuffer(buffer);
@@ -579,7 +591,7 @@ recyclable_page(char persistence, UndoLogNumber number, BlockNumber tail,
 	if (next == tail || next == UndoLogHeadBlock(head) ||
 		next >= pg_atomic_read_u32(&log->used_blocks))
 		return InvalidBlockNumber;
-	buffer = undo_log_read(persistence, number, next);
+	buffer = undo_file_read_log(persistence, number, next);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 	good = undo_page_problem(page, UNDO_PAGE_MAGIC) == NULL &&
@@ -604,7 +616,8 @@ switch_temp(void)
 	}
 	buffer = ReadBufferExtended(undo_temp_log.rel, MAIN_FORKNUM, block,
 								RBM_ZERO_AND_LOCK, NULL);
-	undo_page_init(BufferGetPage(buffer), InvalidBlockNumber, ++undo_temp_log.seq);
+	undo_page_init(BufferGetPage(buffer), InvalidBlockNumber,
+				   ++undo_temp_log.seq);
 	MarkBufferDirty(buffer);
 	undo_temp_log.tail = block;
 	return buffer;
@@ -614,12 +627,12 @@ switch_temp(void)
 static Buffer
 pin_control(char persistence, UndoLogNumber number)
 {
-	RelFileLocator locator = undo_log_locator(persistence, number);
+	RelFileLocator locator = undo_file_of_log(persistence, number);
 
 	if (BufferIsValid(recent_control) &&
 		ReadRecentBuffer(locator, MAIN_FORKNUM, 0, recent_control))
 		return recent_control;
-	return recent_control = undo_log_read(persistence, number, 0);
+	return recent_control = undo_file_read_log(persistence, number, 0);
 }
 
 /*
@@ -656,8 +669,8 @@ undo_log_switch(char persistence, UndoLogNumber number)
 		return switch_temp();
 
 	/* find a page, pin everything */
-	log = undo_log_get(persistence, number);
-	locator = undo_log_locator(persistence, number);
+	log = undo_shmem_log(persistence, number);
+	locator = undo_file_of_log(persistence, number);
 	Assert(pg_atomic_read_u32(&log->state) == UNDO_LOG_ATTACHED);
 	tail = pg_atomic_read_u32(&log->tail);
 	block = tail == InvalidBlockNumber ? InvalidBlockNumber :
@@ -670,9 +683,9 @@ undo_log_switch(char persistence, UndoLogNumber number)
 			after = block;		/* a ring of one */
 		extend_to(locator, block, permanent);
 	}
-	newbuf = undo_log_read(persistence, number, block);
+	newbuf = undo_file_read_log(persistence, number, block);
 	if (splice && tail != InvalidBlockNumber)
-		oldbuf = undo_log_read(persistence, number, tail);
+		oldbuf = undo_file_read_log(persistence, number, tail);
 	ctlbuf = pin_control(persistence, number);
 	xlrec.seq = pg_atomic_read_u64(&log->seq) + 1;
 	xlrec.next = after;
@@ -744,8 +757,9 @@ BlockNumber
 undo_log_tail(char persistence, UndoLogNumber number)
 {
 	if (persistence == RELPERSISTENCE_TEMP)
-		return undo_temp_log.tail == 0 ? InvalidBlockNumber : undo_temp_log.tail;
-	return pg_atomic_read_u32(&undo_log_get(persistence, number)->tail);
+		return undo_temp_log.tail == 0 ? InvalidBlockNumber :
+			undo_temp_log.tail;
+	return pg_atomic_read_u32(&undo_shmem_log(persistence, number)->tail);
 }
 
 /* ----------------------------------------------------------------
@@ -758,30 +772,32 @@ undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,
 {
 	bool		move = number != UNDO_TEMP_LOG;
 	bool		permanent = persistence == RELPERSISTENCE_PERMANENT;
-	Buffer		global;
+	Buffer global;
 	Buffer		ctlbuf = InvalidBuffer;
 	UndoGlobalData *data;
 	xl_undo_discard xlrec = {0};
 	XLogRecPtr	lsn;
 
 	if (move)
-		ctlbuf = undo_log_read(persistence, number, 0);
+		ctlbuf = undo_file_read_log(persistence, number, 0);
 	UNDO_POINT("discard-begins");
-	global = undo_read_control(undo_make_locator(UNDO_GLOBAL_RELNUMBER),
-												 UNDO_GLOBAL_MAGIC, true);
+	global = undo_file_read_control(undo_file_locator(UNDO_GLOBAL_RELNUMBER),
+									UNDO_GLOBAL_MAGIC, true);
+
 	if (!BufferIsValid(global))
 		elog(ERROR, "global control page of the undo store has vanished");
 	if (move)
 		LockBuffer(ctlbuf, BUFFER_LOCK_EXCLUSIVE);
 	data = UndoPageGetGlobal(BufferGetPage(global));
-	xlrec.h = Max(h, data->h);
-	xlrec.u = Min(Max(u, data->u), xlrec.h);
+	xlrec.discard_before = Max(h, data->discard_before);
+	xlrec.all_visible_before =
+		Min(Max(u, data->all_visible_before), xlrec.discard_before);
 	xlrec.head = UndoLogHead(head, head_offset);
-	xlrec.conflict = xlrec.h > data->h;
+	xlrec.conflict = xlrec.discard_before > data->discard_before;
 
 	START_CRIT_SECTION();
-	data->h = xlrec.h;
-	data->u = xlrec.u;
+	data->discard_before = xlrec.discard_before;
+	data->all_visible_before = xlrec.all_visible_before;
 	MarkBufferDirty(global);
 	if (move)
 	{
@@ -805,9 +821,10 @@ undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,
 	UNDO_POINT("discard-logged");
 
 	/* publish h, u, head in this order; only then may pages be reused */
-	undo_log_publish(xlrec.u, xlrec.h);
+	undo_log_publish(xlrec.all_visible_before, xlrec.discard_before);
 	if (move)
-		pg_atomic_write_u64(&undo_log_get(persistence, number)->head, xlrec.head);
+		pg_atomic_write_u64(&undo_shmem_log(persistence, number)->head,
+							xlrec.head);
 	UNDO_POINT("discard-published");
 	END_CRIT_SECTION();
 
@@ -818,13 +835,13 @@ undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,
 
 void
 undo_log_mark_applied(char persistence, UndoLogNumber number,
-					  BlockNumber block, const uint16 *offsets, int noffsets)
+					  BlockNumber block, const uint16 * offsets, int noffsets)
 {
 	Buffer		buffer;
 
 	if (persistence == RELPERSISTENCE_TEMP || noffsets == 0)
 		return;
-	buffer = undo_log_read(persistence, number, block);
+	buffer = undo_file_read_log(persistence, number, block);
 	UNDO_POINT("mark-applied");
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	START_CRIT_SECTION();
@@ -849,16 +866,16 @@ undo_log_mark_applied(char persistence, UndoLogNumber number,
 void
 undo_log_reset(char persistence, UndoLogNumber number)
 {
-	UndoLogShared *log = undo_log_get(persistence, number);
-	RelFileLocator locator = undo_log_locator(persistence, number);
-	Buffer		buffer = undo_log_read(persistence, number, 0);
+	UndoLogShared *log = undo_shmem_log(persistence, number);
+	RelFileLocator locator = undo_file_of_log(persistence, number);
+	Buffer		buffer = undo_file_read_log(persistence, number, 0);
 	XLogRecPtr	lsn = InvalidXLogRecPtr;
 	Relation	rel;
 
 	Assert(pg_atomic_read_u32(&log->state) == UNDO_LOG_BUSY);
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	START_CRIT_SECTION();
-	undo_control_reset(BufferGetPage(buffer));
+	undo_page_reset_control(BufferGetPage(buffer));
 	MarkBufferDirty(buffer);
 	if (persistence == RELPERSISTENCE_PERMANENT)
 	{

@@ -73,8 +73,8 @@ typedef struct UndoShared
 {
 	LWLock	   *lock;			/* loading, creating logs; redo never takes it */
 	pg_atomic_uint32 state;		/* UndoSharedState */
-	pg_atomic_uint64 u;
-	pg_atomic_uint64 h;
+	pg_atomic_uint64 all_visible_before;
+	pg_atomic_uint64 discard_before;
 	pg_atomic_uint32 global_exists; /* the global control page was seen */
 	pg_atomic_uint32 nlogs;		/* permanent logs in use: 0 .. nlogs - 1 */
 	pg_atomic_uint32 nunlogged;
@@ -82,7 +82,8 @@ typedef struct UndoShared
 	/* latch of the launcher, for wake-ups; NULL when it isn't running */
 	struct Latch *volatile launcher_latch;
 	int			launcher_pid;
-	pg_atomic_uint64 oldest_unapplied;	/* fxid, 0 = none; launcher's last scan */
+	pg_atomic_uint64 oldest_unapplied;	/* fxid, 0 = none; launcher's last
+										 * scan */
 	pg_atomic_uint64 retained;	/* pages kept: last scan, and switches since */
 	UndoLogShared logs[FLEXIBLE_ARRAY_MEMBER];	/* maxlogs permanent, then
 												 * maxlogs unlogged */
@@ -91,28 +92,28 @@ typedef struct UndoShared
 extern UndoShared *UndoShmem;
 
 /* settings */
-extern int	undo_log_rest_size;		/* kB: a log above this rests */
-extern int	undo_max_size;			/* kB of undo that may be kept; -1: any */
+extern int	undo_log_rest_size; /* kB: a log above this rests */
+extern int	undo_max_size;		/* kB of undo that may be kept; -1: any */
 
 /* raise the published horizons; lower values are ignored */
 extern void undo_log_publish(Fxid u, Fxid h);
 
-/* load shared state if need be; see undo_horizons() */
+/* load shared state if need be; see undo_log_horizons() */
 extern void undo_log_startup(void);
 
-extern UndoLogShared *undo_log_get(char persistence, UndoLogNumber log);
-extern int	undo_log_count(char persistence);
-extern RelFileLocator undo_log_locator(char persistence, UndoLogNumber log);
+extern UndoLogShared *undo_shmem_log(char persistence, UndoLogNumber log);
+extern int	undo_shmem_log_count(char persistence);
+extern RelFileLocator undo_file_of_log(char persistence, UndoLogNumber log);
 
 /*
  * Read a block of a log (pinned, not locked).  For temporary logs the buffer
  * is local.  Existing blocks only.
  */
-extern Buffer undo_log_read(char persistence, UndoLogNumber log,
-							BlockNumber block);
+extern Buffer undo_file_read_log(char persistence, UndoLogNumber log,
+								 BlockNumber block);
 
 /* blocks of a log that hold something */
-extern BlockNumber undo_log_used_blocks(char persistence, UndoLogNumber log);
+extern BlockNumber undo_file_used_blocks(char persistence, UndoLogNumber log);
 
 /* block of the tail page, InvalidBlockNumber if there is none */
 extern BlockNumber undo_log_tail(char persistence, UndoLogNumber log);
@@ -157,14 +158,14 @@ extern void undo_log_reset(char persistence, UndoLogNumber log);
  * offsets[] are byte offsets of run headers.
  */
 extern void undo_log_mark_applied(char persistence, UndoLogNumber log,
-								  BlockNumber block, const uint16 *offsets,
+								  BlockNumber block, const uint16 * offsets,
 								  int noffsets);
 
 /* undo_redo.c: redo of every record of the store but XLOG_UNDO_INSERT */
 extern void undo_log_redo(XLogReaderState *record);
 
 /* undo_holders.c: pages of a log that are kept */
-extern uint64 undo_retained_pages(char persistence, UndoLogNumber log);
+extern uint64 undo_holders_retained_pages(char persistence, UndoLogNumber log);
 
 /* H, or what takes its place for temporary relations */
 extern Fxid undo_log_horizon(char persistence);
@@ -208,6 +209,6 @@ extern bool undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 extern void undo_apply_page(Relation rel, BlockNumber block);
 
 /* the client's access method OID, InvalidOid if unknown */
-extern Oid	undo_client_am(void);
+extern Oid	undo_apply_client_am(void);
 
 #endif							/* UNDO_LOG_H */

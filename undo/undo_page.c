@@ -69,7 +69,7 @@ undo_page_init(Page page, BlockNumber next, uint64 seq)
 
 /* A control page of a log that has no data page yet. */
 void
-undo_control_init(Page page)
+undo_page_init_control(Page page)
 {
 	UndoControlData *control;
 
@@ -87,18 +87,19 @@ undo_control_init(Page page)
 
 /* The global control page. */
 void
-undo_global_init(Page page, Fxid u, Fxid h)
+undo_page_init_global(Page page, Fxid u, Fxid h)
 {
 	UndoGlobalData *global;
 
 	init_opaque(page, UNDO_GLOBAL_MAGIC, InvalidBlockNumber, 0);
 	global = UndoPageGetGlobal(page);
-	global->u = u;
-	global->h = h;
-	global->nlogs = 0;
-	global->nunlogged = 0;
+	global	  ->all_visible_before = u;
+	global	  ->discard_before = h;
+	global	  ->nlogs = 0;
+	global	  ->nunlogged = 0;
+
 	((PageHeader) page)->pd_lower =
-		(char *) global + sizeof(UndoGlobalData) - (char *) page;
+		(char *) global +sizeof(UndoGlobalData) - (char *) page;
 }
 
 /* What is wrong with a page that should carry this magic, or NULL. */
@@ -250,11 +251,11 @@ get_run(Page page, UndoEntry *entry)
 	const char *start = (char *) page + entry->at;
 	const char *end = (char *) page + ((PageHeader) page)->pd_lower;
 	const char *p = start + 1;
-	uint8		number = HEAD_RELATION((uint8) *start);
+	uint8		number = HEAD_RELATION((uint8) * start);
 	uint64		diff;
 
 	entry->kind = UNDO_KIND_RUN;
-	entry->flags = (uint8) *start & HEAD_APPLIED;
+	entry->flags = (uint8) * start & HEAD_APPLIED;
 	entry->run = entry->at;
 	if (number == RELATION_INLINE)
 	{
@@ -295,11 +296,11 @@ undo_page_get(Page page, uint16 at, UndoEntry *entry)
 	if (at < UNDO_FIRST_OFFSET || at >= lower)
 		return false;
 	entry->at = at;
-	if ((uint8) *start & HEAD_IS_RUN)
+	if ((uint8) * start & HEAD_IS_RUN)
 		return get_run(page, entry);
 
-	entry->kind = (uint8) *start & HEAD_KIND;
-	entry->has_chain = ((uint8) *start & HEAD_HAS_CHAIN) != 0;
+	entry->kind = (uint8) * start & HEAD_KIND;
+	entry->has_chain = ((uint8) * start & HEAD_HAS_CHAIN) != 0;
 	p = undo_unpack(start + 1, end, &number);
 	if (entry->kind == 0 || p == NULL || number > (uint64) (end - p))
 		return false;
@@ -341,7 +342,7 @@ undo_page_get_rest(const UndoEntry *entry, UndoRecPtr self,
 
 /* Set APPLIED in run headers; offsets without one are passed over. */
 void
-undo_page_set_applied(Page page, const uint16 *offsets, int noffsets)
+undo_page_set_applied(Page page, const uint16 * offsets, int noffsets)
 {
 	for (int i = 0; i < noffsets; i++)
 	{
@@ -355,7 +356,7 @@ undo_page_set_applied(Page page, const uint16 *offsets, int noffsets)
 
 /* A control page back to a log without data pages; seq goes on. */
 void
-undo_control_reset(Page page)
+undo_page_reset_control(Page page)
 {
 	UndoControlData *control = UndoPageGetControl(page);
 
@@ -370,11 +371,12 @@ undo_control_reset(Page page)
  * by the magic number; false if it is none of ours.
  */
 bool
-undo_mask(char *page, BlockNumber blkno)
+undo_page_mask(char *page, BlockNumber blkno)
 {
 	UndoPageOpaque opaque;
 
-	if (PageGetSpecialSize((Page) page) != MAXALIGN(sizeof(UndoPageOpaqueData)))
+	if (PageGetSpecialSize((Page) page) !=
+		MAXALIGN(sizeof(UndoPageOpaqueData)))
 		return false;
 	opaque = UndoPageGetOpaque((Page) page);
 	if (opaque->magic != UNDO_PAGE_MAGIC &&

@@ -69,7 +69,8 @@ typedef struct UndoPageOpaqueData
 
 typedef UndoPageOpaqueData *UndoPageOpaque;
 
-StaticAssertDecl(sizeof(UndoPageOpaqueData) == 40, "undo page opaque is 40 bytes");
+StaticAssertDecl(sizeof(UndoPageOpaqueData) == 40,
+				 "undo page opaque is 40 bytes");
 
 #define UndoPageGetOpaque(page) \
 	((UndoPageOpaque) PageGetSpecialPointer(page))
@@ -86,8 +87,8 @@ typedef struct UndoControlData
 
 typedef struct UndoGlobalData
 {
-	uint64		u;
-	uint64		h;
+	uint64		all_visible_before;
+	uint64		discard_before;
 	uint32		nlogs;			/* highest permanent log number + 1 */
 	uint32		nunlogged;		/* likewise for unlogged logs */
 } UndoGlobalData;
@@ -150,8 +151,8 @@ typedef struct UndoEntryRest
 } UndoEntryRest;
 
 extern void undo_page_init(Page page, BlockNumber next, uint64 seq);
-extern void undo_control_init(Page page);
-extern void undo_global_init(Page page, Fxid u, Fxid h);
+extern void undo_page_init_control(Page page);
+extern void undo_page_init_global(Page page, Fxid u, Fxid h);
 
 /* what is wrong with a page of the wanted magic, or NULL */
 extern const char *undo_page_problem(Page page, uint32 magic);
@@ -176,9 +177,9 @@ extern void undo_page_put(Page page, uint16 at, const char *bytes, uint16 len);
 extern void undo_page_note_writer(Page page, Fxid fxid);
 
 /* what redo repeats */
-extern void undo_page_set_applied(Page page, const uint16 *offsets,
+extern void undo_page_set_applied(Page page, const uint16 * offsets,
 								  int noffsets);
-extern void undo_control_reset(Page page);
+extern void undo_page_reset_control(Page page);
 
 /*
  * Decode the entry at byte offset "at" (bounds checked against pd_lower);

@@ -30,7 +30,7 @@
 #include "undo/undo_log.h"
 
 void
-undo_reader_open(UndoReader *reader, Relation rel)
+undo_record_reader_open(UndoReader *reader, Relation rel)
 {
 	reader->persistence = rel->rd_rel->relpersistence;
 	reader->buffer = InvalidBuffer;
@@ -39,7 +39,7 @@ undo_reader_open(UndoReader *reader, Relation rel)
 }
 
 void
-undo_reader_close(UndoReader *reader)
+undo_record_reader_close(UndoReader *reader)
 {
 	if (BufferIsValid(reader->buffer))
 		ReleaseBuffer(reader->buffer);
@@ -56,12 +56,12 @@ pin_page(UndoReader *reader, UndoRecPtr urp)
 	if (BufferIsValid(reader->buffer) &&
 		reader->log == log && reader->block == block)
 		return true;
-	undo_reader_close(reader);
+	undo_record_reader_close(reader);
 	if ((log == UNDO_TEMP_LOG) != (reader->persistence == RELPERSISTENCE_TEMP))
 		return false;
-	if (block == 0 || block >= undo_log_used_blocks(reader->persistence, log))
+	if (block == 0 || block >= undo_file_used_blocks(reader->persistence, log))
 		return false;
-	reader->buffer = undo_log_read(reader->persistence, log, block);
+	reader->buffer = undo_file_read_log(reader->persistence, log, block);
 	reader->log = log;
 	reader->block = block;
 	return true;
@@ -98,7 +98,7 @@ static struct
  * what is in its run header, at *run.  False if there is no such record.
  */
 static inline bool
-get_record(Page page, UndoRecPtr urp, UndoRecord *rec, uint16 *run)
+get_record(Page page, UndoRecPtr urp, UndoRecord *rec, uint16 * run)
 {
 	UndoEntry	entry;
 	UndoEntryRest rest;
@@ -147,14 +147,15 @@ get_from_copy(char persistence, UndoRecPtr urp, Fxid writer,
 		if (!undo_page_get((Page) recent.page.data, at, &run) ||
 			run.kind != UNDO_KIND_RUN)
 			return false;
-		recent.run = at;
-		recent.reloid = run.reloid;
-		recent.dboid = run.dboid;
-		recent.writer = run.fxid;
+		recent.		run = at;
+		recent.		reloid = run.reloid;
+		recent.		dboid = run.dboid;
+		recent.		writer = run.fxid;
 	}
 	rec->writer = recent.writer;
 	rec->reloid = recent.reloid;
 	rec->dboid = recent.dboid;
+
 	return rec->writer == writer && rec->block == block;
 }
 
@@ -169,22 +170,23 @@ note_page(const UndoReader *reader, Page page, uint16 at)
 	if (recent.persistence != reader->persistence ||
 		recent.log != reader->log || recent.block != reader->block)
 	{
-		recent.persistence = reader->persistence;
-		recent.log = reader->log;
-		recent.block = reader->block;
-		recent.fetches = 0;
-		recent.copied = false;
+		recent.		persistence = reader->persistence;
+		recent.		log = reader->log;
+		recent.		block = reader->block;
+		recent.		fetches = 0;
+		recent.		copied = false;
 	}
 	if (++recent.fetches < COPY_AFTER)
 		return;
 	memcpy(recent.page.data, page, header->pd_lower);
-	memcpy(recent.page.data + header->pd_upper, (char *) page + header->pd_upper,
+	memcpy(recent.page.data + header->pd_upper,
+		   (char *) page + header->pd_upper,
 		   BLCKSZ - header->pd_upper);
-	recent.lower = header->pd_lower;
-	recent.max_fxid = UndoPageGetOpaque(page)->max_fxid;
-	recent.run = 0;
-	recent.fetches = 0;
-	recent.copied = true;
+	recent.		lower = header->pd_lower;
+	recent.		max_fxid = UndoPageGetOpaque(page)->max_fxid;
+	recent.		run = 0;
+	recent.		fetches = 0;
+	recent.		copied = true;
 }
 
 /*
@@ -242,8 +244,8 @@ report_corruption(UndoReader *reader, UndoRecPtr urp, Fxid writer,
 }
 
 bool
-undo_fetch(UndoReader *reader, UndoRecPtr urp, Fxid writer,
-		   BlockNumber block, bool held, UndoRecord *rec)
+undo_record_fetch(UndoReader *reader, UndoRecPtr urp, Fxid writer,
+				  BlockNumber block, bool held, UndoRecord *rec)
 {
 	const char *problem;
 

@@ -58,7 +58,8 @@ undo_redo_startup(void)
 	len = read(fd, page.data, BLCKSZ);
 	CloseTransientFile(fd);
 	if (len != BLCKSZ || PageIsNew(page.data) ||
-		PageGetSpecialSize(page.data) != MAXALIGN(sizeof(UndoPageOpaqueData)) ||
+		PageGetSpecialSize(page.data) !=
+		MAXALIGN(sizeof(UndoPageOpaqueData)) ||
 		UndoPageGetOpaque(page.data)->magic != UNDO_GLOBAL_MAGIC)
 		return;
 	check_version(UndoPageGetOpaque(page.data)->version);
@@ -76,7 +77,7 @@ redo_control(XLogReaderState *record)
 	if (XLogRecHasBlockRef(record, 0))
 	{
 		buffer = XLogInitBufferForRedo(record, 0);
-		undo_control_init(BufferGetPage(buffer));
+		undo_page_init_control(BufferGetPage(buffer));
 		PageSetLSN(BufferGetPage(buffer), lsn);
 		MarkBufferDirty(buffer);
 		UnlockReleaseBuffer(buffer);
@@ -84,13 +85,14 @@ redo_control(XLogReaderState *record)
 	if (xlrec->init_global)
 	{
 		buffer = XLogInitBufferForRedo(record, 1);
-		undo_global_init(BufferGetPage(buffer), xlrec->u, xlrec->h);
+		undo_page_init_global(BufferGetPage(buffer),
+							  xlrec->all_visible_before, xlrec->discard_before);
 		PageSetLSN(BufferGetPage(buffer), lsn);
 		MarkBufferDirty(buffer);
 		UnlockReleaseBuffer(buffer);
 		if (UndoShmem != NULL)
 		{
-			undo_log_publish(xlrec->u, xlrec->h);
+			undo_log_publish(xlrec->all_visible_before, xlrec->discard_before);
 			pg_atomic_write_u32(&UndoShmem->global_exists, 1);
 		}
 	}
@@ -166,15 +168,15 @@ redo_discard(XLogReaderState *record)
 	{
 		RelFileLocator all = {0};
 
-		ResolveRecoveryConflictWithSnapshotFullXid(FullTransactionIdFromU64(xlrec->h - 1),
+		ResolveRecoveryConflictWithSnapshotFullXid(FullTransactionIdFromU64(xlrec->discard_before - 1),
 												   all);
 	}
 	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
 	{
 		UndoGlobalData *data = UndoPageGetGlobal(BufferGetPage(buffer));
 
-		data->h = xlrec->h;
-		data->u = xlrec->u;
+		data->discard_before = xlrec->discard_before;
+		data->all_visible_before = xlrec->all_visible_before;
 		PageSetLSN(BufferGetPage(buffer), lsn);
 		MarkBufferDirty(buffer);
 	}
@@ -182,12 +184,13 @@ redo_discard(XLogReaderState *record)
 		UnlockReleaseBuffer(buffer);
 	/* published before the head moves, as on the primary */
 	if (UndoShmem != NULL)
-		undo_log_publish(xlrec->u, xlrec->h);
+		undo_log_publish(xlrec->all_visible_before, xlrec->discard_before);
 	if (XLogRecHasBlockRef(record, 1))
 	{
 		if (XLogReadBufferForRedo(record, 1, &buffer) == BLK_NEEDS_REDO)
 		{
-			UndoControlData *control = UndoPageGetControl(BufferGetPage(buffer));
+			UndoControlData *control =
+				UndoPageGetControl(BufferGetPage(buffer));
 
 			control->head = UndoLogHeadBlock(xlrec->head);
 			control->head_offset = UndoLogHeadOffset(xlrec->head);
@@ -211,7 +214,8 @@ redo_applied(XLogReaderState *record)
 		uint16		offsets[BLCKSZ / sizeof(uint16)];
 
 		memcpy(offsets, data, len);
-		undo_page_set_applied(BufferGetPage(buffer), offsets, len / sizeof(uint16));
+		undo_page_set_applied(BufferGetPage(buffer), offsets,
+							  len / sizeof(uint16));
 		PageSetLSN(BufferGetPage(buffer), record->EndRecPtr);
 		MarkBufferDirty(buffer);
 	}
@@ -226,7 +230,7 @@ redo_reset(XLogReaderState *record)
 
 	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
 	{
-		undo_control_reset(BufferGetPage(buffer));
+		undo_page_reset_control(BufferGetPage(buffer));
 		PageSetLSN(BufferGetPage(buffer), record->EndRecPtr);
 		MarkBufferDirty(buffer);
 	}
@@ -273,7 +277,8 @@ undo_desc(StringInfo buf, XLogReaderState *record)
 				xl_undo_control *xlrec = (xl_undo_control *) data;
 
 				appendStringInfo(buf, "version %u, logs %u, unlogged %u%s",
-								 xlrec->version, xlrec->nlogs, xlrec->nunlogged,
+								 xlrec->version, xlrec->nlogs,
+								 xlrec->nunlogged,
 								 xlrec->init_global ? ", global page" : "");
 				break;
 			}
@@ -281,7 +286,8 @@ undo_desc(StringInfo buf, XLogReaderState *record)
 			{
 				xl_undo_switch *xlrec = (xl_undo_switch *) data;
 
-				appendStringInfo(buf, "seq " UINT64_FORMAT ", next %u, used %u%s",
+				appendStringInfo(buf,
+								 "seq " UINT64_FORMAT ", next %u, used %u%s",
 								 xlrec->seq, xlrec->next, xlrec->used_blocks,
 								 xlrec->first ? ", first" : "");
 				break;
@@ -291,7 +297,8 @@ undo_desc(StringInfo buf, XLogReaderState *record)
 				xl_undo_discard *xlrec = (xl_undo_discard *) data;
 
 				appendStringInfo(buf, "u " UINT64_FORMAT ", h " UINT64_FORMAT
-								 ", head %u/%u%s", xlrec->u, xlrec->h,
+								 ", head %u/%u%s", xlrec->all_visible_before,
+								 xlrec->discard_before,
 								 UndoLogHeadBlock(xlrec->head),
 								 UndoLogHeadOffset(xlrec->head),
 								 xlrec->conflict ? ", conflict" : "");

@@ -76,7 +76,7 @@ max_logs(void)
 }
 
 UndoLogNumber
-undo_creation_limit(void)
+undo_shmem_creation_limit(void)
 {
 	return (UndoLogNumber) Min(Min(MaxBackends + max_prepared_xacts +
 								   UNDO_LOG_SPARE, UndoShmem->maxlogs),
@@ -117,13 +117,14 @@ undo_shmem_startup(void)
 	int			maxlogs = max_logs();
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	UndoShmem = ShmemInitStruct("zheap undo logs", shmem_size(maxlogs), &found);
+	UndoShmem =
+		ShmemInitStruct("zheap undo logs", shmem_size(maxlogs), &found);
 	if (!found)
 	{
 		UndoShmem->lock = &(GetNamedLWLockTranche("zheap_undo"))->lock;
 		pg_atomic_init_u32(&UndoShmem->state, UNDO_UNINIT);
-		pg_atomic_init_u64(&UndoShmem->u, 0);
-		pg_atomic_init_u64(&UndoShmem->h, 0);
+		pg_atomic_init_u64(&UndoShmem->all_visible_before, 0);
+		pg_atomic_init_u64(&UndoShmem->discard_before, 0);
 		pg_atomic_init_u32(&UndoShmem->global_exists, 0);
 		pg_atomic_init_u32(&UndoShmem->nlogs, 0);
 		pg_atomic_init_u32(&UndoShmem->nunlogged, 0);
@@ -139,7 +140,7 @@ undo_shmem_startup(void)
 }
 
 void
-undo_require_preloaded(void)
+undo_shmem_require(void)
 {
 	if (UndoShmem == NULL)
 		ereport(ERROR,
@@ -149,7 +150,7 @@ undo_require_preloaded(void)
 }
 
 UndoLogShared *
-undo_log_get(char persistence, UndoLogNumber log)
+undo_shmem_log(char persistence, UndoLogNumber log)
 {
 	Assert(persistence != RELPERSISTENCE_TEMP);
 	Assert(log < (UndoLogNumber) UndoShmem->maxlogs);
@@ -158,7 +159,7 @@ undo_log_get(char persistence, UndoLogNumber log)
 }
 
 int
-undo_log_count(char persistence)
+undo_shmem_log_count(char persistence)
 {
 	return (int) pg_atomic_read_u32(persistence == RELPERSISTENCE_PERMANENT ?
 									&UndoShmem->nlogs : &UndoShmem->nunlogged);

@@ -164,19 +164,19 @@ single_user_callback(XactEvent event, void *arg)
 		(MyProc->statusFlags & PROC_IN_VACUUM) || commits++ % 100 != 0)
 		return;
 	if (!undo_rollback_paused)
-		undo_rollback_here();
+		undo_worker_rollback_here();
 	undo_discard_pass(true, &result);
 }
 
 /* Called from _PG_init while libraries are preloaded. */
 void
-undo_register_workers(void)
+undo_worker_register(void)
 {
 	BackgroundWorker worker;
 
 #ifdef USE_ASSERT_CHECKING
-	undo_debug_wake_launcher = undo_wake_worker;
-	undo_debug_roll_back = undo_rollback_here;
+	undo_debug_wake_launcher = undo_log_wake_launcher;
+	undo_debug_roll_back = undo_worker_rollback_here;
 #endif
 	if (!IsUnderPostmaster && !IsPostmasterEnvironment)
 	{
@@ -299,7 +299,8 @@ start_worker(KnownWorker *known)
 	snprintf(worker.bgw_library_name, BGW_MAXLEN, UNDO_LIBRARY_NAME);
 	snprintf(worker.bgw_function_name, BGW_MAXLEN,
 			 "undo_rollback_worker_main");
-	snprintf(worker.bgw_name, BGW_MAXLEN, "undo rollback worker for database %u",
+	snprintf(worker.bgw_name, BGW_MAXLEN,
+			 "undo rollback worker for database %u",
 			 known->dboid);
 	snprintf(worker.bgw_type, BGW_MAXLEN, "undo rollback worker");
 
@@ -376,7 +377,7 @@ forget_page(char persistence, UndoLogNumber log, BlockNumber block, Page page,
 			uint16 from, void *arg)
 {
 	Oid			dboid = *(Oid *) arg;
-	Fxid		u = undo_horizons().u;
+	Fxid		u = undo_log_horizons().all_visible_before;
 	uint16		offsets[UNDO_PAGE_MAX_ENTRIES];
 	int			noffsets = 0;
 	UndoEntry	entry;
@@ -386,7 +387,7 @@ forget_page(char persistence, UndoLogNumber log, BlockNumber block, Page page,
 		if (!undo_page_get(page, at, &entry) || entry.len == 0)
 			break;				/* reported by the scan */
 		if (entry.kind == UNDO_KIND_RUN && entry.dboid == dboid &&
-			undo_run_is_unapplied(&entry, u))
+			undo_discard_run_is_unapplied(&entry, u))
 			offsets[noffsets++] = at;
 	}
 	if (noffsets > 0)
@@ -419,7 +420,7 @@ start_workers(const UndoScanResult *found)
 			continue;
 		if (!database_exists(dboid))
 		{
-			(void) undo_visit_unapplied(dboid, forget_page, &dboid);
+			(void) undo_discard_visit_unapplied(dboid, forget_page, &dboid);
 			continue;
 		}
 		if (running >= undo_max_rollback_workers)
@@ -659,7 +660,7 @@ open_batch_relation(Batch *batch, Oid reloid)
 	}
 	if (!RELKIND_HAS_TABLE_AM(batch->rel->rd_rel->relkind) ||
 		!OidIsValid(batch->rel->rd_rel->relam) ||
-		batch->rel->rd_rel->relam != undo_client_am())
+		batch->rel->rd_rel->relam != undo_apply_client_am())
 	{
 		relation_close(batch->rel, AccessShareLock);
 		batch->rel = NULL;
@@ -682,7 +683,7 @@ run_is_still_there(char persistence, UndoRecPtr urp, const UndoEntry *run,
 {
 	UndoLogNumber log = UndoRecPtrGetLog(urp);
 	BlockNumber block = UndoRecPtrGetBlock(urp);
-	UndoLogShared *shared = undo_log_get(persistence, log);
+	UndoLogShared *shared = undo_shmem_log(persistence, log);
 	Buffer		buffer;
 	Page		page;
 	UndoEntry	now;
@@ -690,7 +691,7 @@ run_is_still_there(char persistence, UndoRecPtr urp, const UndoEntry *run,
 
 	if (block >= pg_atomic_read_u32(&shared->used_blocks))
 		return false;
-	buffer = undo_log_read(persistence, log, block);
+	buffer = undo_file_read_log(persistence, log, block);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 	result = undo_page_problem(page, UNDO_PAGE_MAGIC) == NULL &&
@@ -814,7 +815,7 @@ roll_back_undo_page(char persistence, UndoLogNumber log, BlockNumber block,
 			run = entry;
 			run.at = at;
 			in_run = entry.dboid == MyDatabaseId &&
-				undo_run_is_unapplied(&entry, batch->u);
+				undo_discard_run_is_unapplied(&entry, batch->u);
 			nblocks = 0;
 		}
 		else if (in_run)
@@ -839,9 +840,10 @@ run_batch(Batch *batch)
 	current_run = InvalidUndoRecPtr;
 	PushActiveSnapshot(GetTransactionSnapshot());
 	INSTR_TIME_SET_CURRENT(batch->start);
-	batch->u = undo_horizons().u;
+	batch->u = undo_log_horizons().all_visible_before;
 	UNDO_POINT("batch-horizon");
-	if (!undo_visit_unapplied(MyDatabaseId, roll_back_undo_page, batch))
+	if (!undo_discard_visit_unapplied(MyDatabaseId, roll_back_undo_page,
+									  batch))
 		batch->remaining = true;
 	close_batch_relation(batch);
 	PopActiveSnapshot();
@@ -849,7 +851,7 @@ run_batch(Batch *batch)
 
 /* See undo_worker.h. */
 void
-undo_rollback_here(void)
+undo_worker_rollback_here(void)
 {
 	Batch		batch;
 
@@ -865,7 +867,7 @@ undo_rollback_here(void)
  * which has no xid.  Throws: the caller aborts the transaction.
  */
 int
-undo_rollback_batch(bool *remaining)
+undo_worker_rollback_batch(bool *remaining)
 {
 	Batch		batch = {0};
 
@@ -914,7 +916,8 @@ worker_recover(MemoryContext context)
 			ereport(WARNING,
 					(errcode(error->sqlerrcode),
 					 errmsg("could not roll back in the background: %s",
-							error->message ? error->message : "unknown error")));
+							error->message ? error->message :
+							"unknown error")));
 	}
 	current_run = InvalidUndoRecPtr;
 	FreeErrorData(error);
@@ -970,7 +973,7 @@ undo_rollback_worker_main(Datum arg)
 		{
 			bool		more;
 
-			finished = undo_rollback_batch(&more);
+			finished = undo_worker_rollback_batch(&more);
 			remaining = more;
 		}
 		PG_CATCH();
@@ -988,7 +991,7 @@ undo_rollback_worker_main(Datum arg)
 		if (finished > 0)
 		{
 			/* what was held by these runs may go */
-			undo_wake_worker();
+			undo_log_wake_launcher();
 			nap(remaining ? 1 : WORKER_NAP_MS);
 		}
 		else

@@ -36,20 +36,20 @@ typedef enum UndoXidStatus
 	UNDO_XID_COMMITTED,
 	UNDO_XID_ABORTED
 } UndoXidStatus;
-extern UndoXidStatus undo_xid_status(Fxid fxid);
+extern UndoXidStatus undo_discard_xid_status(Fxid fxid);
 
 /*
  * Roll back the unapplied aborted runs of the connected database, a batch at
  * a time.  Returns the number of runs finished; *remaining tells whether any
  * is left (locked relation, failed page).
  */
-extern int	undo_rollback_batch(bool *remaining);
+extern int	undo_worker_rollback_batch(bool *remaining);
 
 /*
  * The same within the running transaction, until nothing is left or nothing
  * more can be done: for single-user mode, which has no workers.
  */
-extern void undo_rollback_here(void);
+extern void undo_worker_rollback_here(void);
 
 /*
  * Visit each retained page that holds unapplied aborted runs of a database.
@@ -63,10 +63,11 @@ extern void undo_rollback_here(void);
 typedef bool (*undo_visit_fn) (char persistence, UndoLogNumber log,
 							   BlockNumber block, Page page, uint16 from,
 							   void *arg);
-extern bool undo_visit_unapplied(Oid dboid, undo_visit_fn visit, void *arg);
+extern bool undo_discard_visit_unapplied(Oid dboid, undo_visit_fn visit,
+										 void *arg);
 
 /* is this run aborted, not applied, not before U; see undo_discard.c */
-extern bool undo_run_is_unapplied(const UndoEntry *run, Fxid u);
+extern bool undo_discard_run_is_unapplied(const UndoEntry *run, Fxid u);
 
 extern bool undo_rollback_paused;
 

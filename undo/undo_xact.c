@@ -137,7 +137,9 @@ undo_xact_remember(UndoInsertion *ins, uint16 bytes)
 	{
 		level->bytes += bytes;
 		if (level->npages >= MAX_FOREGROUND_PAGES ||
-			level->bytes > Min((uint64) rollback_foreground_size * 1024, FOREGROUND_BYTES))
+			level->bytes >
+			Min((uint64) rollback_foreground_size * 1024,
+				FOREGROUND_BYTES))
 			level->overflow = true;
 		if (level->overflow)
 			return;
@@ -188,7 +190,7 @@ rollback_from(int first_page, int first_run, bool overflow)
 	if (ntemp > 0 && !undo_apply_foreground(batch, ntemp, NULL, 0, true))
 		undo_attach_keep_temp();
 	if (overflow)
-		undo_wake_worker();
+		undo_log_wake_launcher();
 	else if (n > ntemp)
 		undo_apply_foreground(batch + ntemp, n - ntemp,
 							  runs + first_run, nbatch_runs,
@@ -281,18 +283,19 @@ subxact_callback(SubXactEvent event, SubTransactionId mySubid,
 }
 
 void
-undo_register_callbacks(void)
+undo_xact_register_callbacks(void)
 {
 	RegisterXactCallback(xact_callback, NULL);
 	RegisterSubXactCallback(subxact_callback, NULL);
 }
 
 void
-undo_define_settings(void)
+undo_xact_define_settings(void)
 {
 	DefineCustomIntVariable("zheap.undo_log_rest_size",
 							"Size above which an undo log is drained and truncated before it is written again.",
-							NULL, &undo_log_rest_size, 4096, 256, MAX_KILOBYTES,
+							NULL, &undo_log_rest_size, 4096, 256,
+							MAX_KILOBYTES,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 	DefineCustomIntVariable("zheap.max_undo_size",
 							"Undo above which transactions that want to write more of it fail.",

@@ -16,8 +16,8 @@
 /* CONTROL: 0 log control page (WILL_INIT), 1 global page (WILL_INIT or not) */
 typedef struct xl_undo_control
 {
-	Fxid		u;
-	Fxid		h;
+	Fxid		all_visible_before;
+	Fxid		discard_before;
 	uint32		nlogs;
 	uint32		nunlogged;
 	uint16		version;		/* UNDO_FORMAT_VERSION: of pages and WAL */
@@ -36,8 +36,8 @@ typedef struct xl_undo_switch
 /* DISCARD: 0 global page, 1 control page of the log if its head moves */
 typedef struct xl_undo_discard
 {
-	Fxid		u;
-	Fxid		h;
+	Fxid		all_visible_before;
+	Fxid		discard_before;
 	uint64		head;
 	uint8		conflict;		/* h rises: conflict horizon h - 1 */
 } xl_undo_discard;

@@ -27,26 +27,27 @@ extern double zheap_index_build_range_scan(Relation rel, Relation index,
 										   IndexBuildCallback callback,
 										   void *callback_state,
 										   TableScanDesc scan);
-extern void zheap_index_validate_scan(Relation rel, Relation index,
-									  struct IndexInfo *info, Snapshot snapshot,
-									  struct ValidateIndexState *state);
+extern void zheap_index_build_validate(Relation rel, Relation index,
+									   struct IndexInfo *info,
+									   Snapshot snapshot,
+									   struct ValidateIndexState *state);
 
-extern void zheap_relation_vacuum(Relation rel, struct VacuumParams *params,
+extern void zheap_vacuum_relation(Relation rel, struct VacuumParams *params,
 								  BufferAccessStrategy strategy);
-extern void zheap_copy_for_cluster(Relation oldrel, Relation newrel,
-								   Relation index, bool use_sort,
-								   TransactionId oldest_xmin,
-								   TransactionId *xid_cutoff,
-								   MultiXactId *multi_cutoff,
-								   double *num_tuples, double *tups_vacuumed,
-								   double *tups_recently_dead);
+extern void zheap_rewrite_copy(Relation oldrel, Relation newrel,
+							   Relation index, bool use_sort,
+							   TransactionId oldest_xmin,
+							   TransactionId *xid_cutoff,
+							   MultiXactId *multi_cutoff,
+							   double *num_tuples, double *tups_vacuumed,
+							   double *tups_recently_dead);
 
 /* ----------------------------------------------------------------
  *	zheap_xlog.c
  * ----------------------------------------------------------------
  */
-extern void zheap_redo(XLogReaderState *record);
-extern void zheap_desc(StringInfo buf, XLogReaderState *record);
-extern const char *zheap_identify(uint8 info);
+extern void zheap_xlog_redo(XLogReaderState *record);
+extern void zheap_xlog_desc(StringInfo buf, XLogReaderState *record);
+extern const char *zheap_xlog_identify(uint8 info);
 
 #endif							/* ZHEAP_H */

@@ -108,7 +108,7 @@ build_form_datum(Build *build)
 static bool
 is_recent(Build *build, Fxid writer, const UndoHorizons *hz)
 {
-	if (writer < hz->u)
+	if (writer < hz->all_visible_before)
 		return false;
 	return !GlobalVisCheckRemovableFullXid(build->rel,
 										   FullTransactionIdFromU64(writer));
@@ -130,11 +130,11 @@ judge_row(Build *build, ZReadContext *cx, Buffer buffer, Page page,
 	bool		changing;
 	int			i;
 
-	visible = zheap_visible_version(cx, buffer, page, scan->block, off, v);
+	visible = zheap_visibility_find(cx, buffer, page, scan->block, off, v);
 	if (v->len == 0)
 		return true;			/* nothing, or nothing but aborted changes */
 	Assert(visible == !v->ended);
-	status = zheap_xact_status(v->writer, &cx->hz);
+	status = zheap_xact_slot_fxid_status(v->writer, &cx->hz);
 
 	/* ended for everybody */
 	if (v->ended &&
@@ -188,7 +188,7 @@ judge_page(Build *build)
 	zheap_scan_clear_rows(scan);
 	buffer = ReadBufferExtended(build->rel, MAIN_FORKNUM, scan->block,
 								RBM_NORMAL, scan->strategy);
-	zheap_read_begin(&cx, build->rel, SnapshotAny);
+	zheap_visibility_begin(&cx, build->rel, SnapshotAny);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 	if (!PageIsNew(page))
@@ -204,7 +204,7 @@ judge_page(Build *build)
 		}
 	}
 	UnlockReleaseBuffer(buffer);
-	zheap_read_end(&cx);
+	zheap_visibility_end(&cx);
 	return done;
 }
 
@@ -353,9 +353,9 @@ next_index_tid(ValidateIndexState *state, ItemPointer tid)
  * the order of their TIDs: the table is read from its first block on.
  */
 void
-zheap_index_validate_scan(Relation rel, Relation index,
-						  struct IndexInfo *info, Snapshot snapshot,
-						  struct ValidateIndexState *state)
+zheap_index_build_validate(Relation rel, Relation index,
+						   struct IndexInfo *info, Snapshot snapshot,
+						   struct ValidateIndexState *state)
 {
 	Build	   *build = palloc(sizeof(Build));
 	TableScanDesc sscan;

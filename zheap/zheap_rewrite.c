@@ -141,7 +141,7 @@ typedef struct Rewrite
 } Rewrite;
 
 #define rewrite_is_corrupt(rw, off, expected) \
-	zheap_row_is_corrupt((rw)->oldrel, (rw)->block, off, expected)
+	zheap_walk_corrupt((rw)->oldrel, (rw)->block, off, expected)
 
 /* ----------------------------------------------------------------
  *	columns
@@ -173,7 +173,7 @@ survey_columns(Rewrite *rw)
 		}
 	}
 	if (any)
-		rw->missing = zheap_form_tuple(desc, rw->values, rw->isnull);
+		rw->missing = zheap_tuple_form(desc, rw->values, rw->isnull);
 }
 
 /* would core fill in a column that a row of natts columns hasn't */
@@ -196,7 +196,7 @@ row_lacks_columns(Rewrite *rw, int natts)
 static void
 deform_row(Rewrite *rw, const char *image, uint16 len)
 {
-	zheap_deform_tuple(rw->desc, image, len, rw->values, rw->isnull);
+	zheap_tuple_deform(rw->desc, image, len, rw->values, rw->isnull);
 	for (int i = 0; rw->has_dropped && i < rw->desc->natts; i++)
 	{
 		if (TupleDescAttr(rw->desc, i)->attisdropped)
@@ -224,7 +224,7 @@ form_same_row(const char *image, uint16 len)
 
 	zheap_header_get(image, &header);
 	if (header.natts_flags1 & ZH_ORIGIN)
-		len -= zheap_tuple_origins(image, len, NULL) * ZHEAP_ORIGIN_SIZE;
+		len -= zheap_page_tuple_origins(image, len, NULL) * ZHEAP_ORIGIN_SIZE;
 	tuple->data = (char *) tuple + sizeof(ZTuple);
 	tuple->len = len;
 	memcpy(tuple->data, image, len);
@@ -248,8 +248,8 @@ form_row(Rewrite *rw, const char *image, uint16 len)
 		return form_same_row(image, len);
 
 	deform_row(rw, image, len);
-	return zheap_form_rewritten(rw->newrel, rw->values, rw->isnull,
-								REWRITE_OPTIONS);
+	return zheap_toast_form_rewritten(rw->newrel, rw->values, rw->isnull,
+									  REWRITE_OPTIONS);
 }
 
 /* ----------------------------------------------------------------
@@ -267,7 +267,7 @@ load_page(Rewrite *rw, BlockNumber block)
 	if (rw->block == block)
 		return;
 	rw->block = block;
-	rw->hz = undo_horizons();
+	rw->hz = undo_log_horizons();
 	buffer = ReadBufferExtended(rw->oldrel, MAIN_FORKNUM, block, RBM_NORMAL,
 								rw->strategy);
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
@@ -275,7 +275,7 @@ load_page(Rewrite *rw, BlockNumber block)
 	if (!PageIsNew(page))
 	{
 		zheap_page_check(rw->oldrel, block, page);
-		if (zheap_page_has_aborted(buffer, page, &rw->hz))
+		if (zheap_xact_slot_any_aborted(buffer, page, &rw->hz))
 			zheap_rollback_buffer(rw->oldrel, buffer);
 	}
 	memcpy(rw->page.data, page, BLCKSZ);
@@ -294,15 +294,15 @@ find_recent_writer(Rewrite *rw, ZWalkState state)
 
 	while (state == ZWALK_OWNED)
 	{
-		ZXactStatus status = zheap_xact_status(walk->w, &rw->hz);
+		ZXactStatus status = zheap_xact_slot_fxid_status(walk->fxid, &rw->hz);
 
 		if (status == ZXACT_ALL_VISIBLE)
 			break;
-		if (status == ZXACT_COMMITTED && walk->w < rw->horizon)
+		if (status == ZXACT_COMMITTED && walk->fxid < rw->horizon)
 		{
-			if (walk->w > rw->conflict)
+			if (walk->fxid > rw->conflict)
 			{
-				rw->conflict = walk->w;
+				rw->conflict = walk->fxid;
 				rw->conflict_block = rw->block;
 			}
 			break;
@@ -370,8 +370,8 @@ collect_history(Rewrite *rw)
 	RecentRow  *row = palloc(offsetof(RecentRow, image) + rw->len);
 
 	row->header = walk->hdr;
-	row->link_fxid = walk->w;
-	row->link_urp = walk->u;
+	row->link_fxid = walk->fxid;
+	row->link_urp = walk->urp;
 	row->len = rw->len;
 	memcpy(row->image, rw->image, rw->len);
 	ItemPointerSet(&row->tid, rw->block, walk->off);
@@ -440,7 +440,7 @@ write_batch(Rewrite *rw)
 {
 	if (rw->nbatch == 0)
 		return;
-	undo_reader_close(&rw->reader);
+	undo_record_reader_close(&rw->reader);
 	zheap_insert_settled(rw->newrel, rw->batch, rw->nbatch, REWRITE_OPTIONS,
 						 rw->bistate, rw->scratch);
 	rw->nbatch = 0;
@@ -536,7 +536,8 @@ write_recent(Rewrite *rw, const RecentRow *row, ItemPointer next)
 		row_is_complete(rw, row->image))
 	{
 		tuple = form_same_row(row->image, row->len);
-		zheap_undo_diff(&u.diff, row->image, row->len, tuple->data, tuple->len);
+		zheap_undo_diff(&u.diff, row->image, row->len, tuple->data,
+						tuple->len);
 	}
 	if (u.diff.oldmid + u.missing_len > COPY_MAX_OLD_BYTES)
 		ereport(ERROR,
@@ -566,7 +567,7 @@ copy_recent(Rewrite *rw)
 	ItemPointerData none;
 
 	/* no undo page stays pinned where one is reserved (U16) */
-	undo_reader_close(&rw->reader);
+	undo_record_reader_close(&rw->reader);
 	save_externals(rw);
 	ItemPointerSetInvalid(&none);
 	if (!ItemPointerIsValid(&row->next))
@@ -810,14 +811,15 @@ write_sorted(Rewrite *rw, Tuplesortstate *sort)
 		{
 			heap_deform_tuple(tuple, rw->desc, rw->values, rw->isnull);
 			MemoryContextSwitchTo(rw->batch_context);
-			write_settled(rw, zheap_form_rewritten(rw->newrel, rw->values,
-												   rw->isnull,
-												   REWRITE_OPTIONS));
+			write_settled(rw,
+						  zheap_toast_form_rewritten(rw->newrel, rw->values,
+													 rw->isnull,
+													 REWRITE_OPTIONS));
 		}
 		MemoryContextSwitchTo(rw->context);
 		MemoryContextReset(rw->row_context);
 		pgstat_progress_update_param(PROGRESS_CLUSTER_HEAP_TUPLES_WRITTEN,
-									 (int64) ++written);
+									 (int64)++ written);
 	}
 	tuplesort_end(sort);
 }
@@ -843,9 +845,9 @@ rewrite_begin(Relation oldrel, Relation newrel, TransactionId oldest_xmin)
 	/* old_snapshot_threshold isn't for us: nobody would be told */
 	if (OldSnapshotThresholdActive())
 		oldest_xmin = GetOldestNonRemovableTransactionId(oldrel);
-	rw->horizon = undo_fxid_from_xid(oldest_xmin);
+	rw->horizon = undo_log_fxid_from_xid(oldest_xmin);
 	rw->block = InvalidBlockNumber;
-	undo_reader_open(&rw->reader, oldrel);
+	undo_record_reader_open(&rw->reader, oldrel);
 	survey_columns(rw);
 
 	rw->context = CurrentMemoryContext;
@@ -874,11 +876,11 @@ rewrite_begin(Relation oldrel, Relation newrel, TransactionId oldest_xmin)
  * table is a heap and does.
  */
 void
-zheap_copy_for_cluster(Relation oldrel, Relation newrel, Relation index,
-					   bool use_sort, TransactionId oldest_xmin,
-					   TransactionId *xid_cutoff, MultiXactId *multi_cutoff,
-					   double *num_tuples, double *tups_vacuumed,
-					   double *tups_recently_dead)
+zheap_rewrite_copy(Relation oldrel, Relation newrel, Relation index,
+				   bool use_sort, TransactionId oldest_xmin,
+				   TransactionId *xid_cutoff, MultiXactId *multi_cutoff,
+				   double *num_tuples, double *tups_vacuumed,
+				   double *tups_recently_dead)
 {
 	Rewrite    *rw = rewrite_begin(oldrel, newrel, oldest_xmin);
 
@@ -911,7 +913,7 @@ zheap_copy_for_cluster(Relation oldrel, Relation newrel, Relation index,
 	*tups_vacuumed = rw->vacuumed;
 	*tups_recently_dead = rw->recently_dead;
 
-	undo_reader_close(&rw->reader);
+	undo_record_reader_close(&rw->reader);
 	FreeBulkInsertState(rw->bistate);
 	hash_destroy(rw->arrived);
 	MemoryContextDelete(rw->row_context);

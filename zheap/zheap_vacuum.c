@@ -145,7 +145,8 @@ page_is_empty(Page page, const UndoHorizons *hz)
 	{
 		ZXactSlot	slot = ZPageGetXactSlot(page, id);
 
-		if (!ZXactSlotIsFree(slot) && ZXactSlotFxid(slot) >= hz->u)
+		if (!ZXactSlotIsFree(slot) &&
+			ZXactSlotFxid(slot) >= hz->all_visible_before)
 			return false;
 	}
 	return true;
@@ -158,7 +159,7 @@ page_is_empty(Page page, const UndoHorizons *hz)
 static void
 vacuum_page(Vacuum *vac, BlockNumber block)
 {
-	UndoHorizons hz = undo_horizons();
+	UndoHorizons hz = undo_log_horizons();
 	ZPruneResult result;
 	Buffer		buffer;
 	Page		page;
@@ -166,7 +167,7 @@ vacuum_page(Vacuum *vac, BlockNumber block)
 
 	buffer = ReadBufferExtended(vac->rel, MAIN_FORKNUM, block, RBM_NORMAL,
 								vac->strategy);
-								UNDO_POINT("vacuum-horizon");
+	UNDO_POINT("vacuum-horizon");
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	page = BufferGetPage(buffer);
 	vac->scanned++;
@@ -182,7 +183,7 @@ vacuum_page(Vacuum *vac, BlockNumber block)
 	}
 
 	zheap_page_check(vac->rel, block, page);
-	if (zheap_page_has_aborted(buffer, page, &hz))
+	if (zheap_xact_slot_any_aborted(buffer, page, &hz))
 		zheap_rollback_buffer(vac->rel, buffer);
 	zheap_prune_page(vac->rel, buffer, &hz, ZPRUNE_TIDY |
 					 (vac->nindexes == 0 ? ZPRUNE_NO_INDEXES : 0), &result);
@@ -215,7 +216,7 @@ vacuum_page(Vacuum *vac, BlockNumber block)
 	if (result.all_visible && result.ndead == 0)
 		set_all_visible(vac, buffer, block);
 
-	room = zheap_page_reclaimable_room(vac->rel, buffer, &hz);
+	room = zheap_make_room_estimate(vac->rel, buffer, &hz);
 	UnlockReleaseBuffer(buffer);
 	RecordPageWithFreeSpace(vac->rel, block, zheap_fsm_room(room));
 }
@@ -229,7 +230,7 @@ static int
 free_line_pointers(Vacuum *vac, int first)
 {
 	BlockNumber block = ItemPointerGetBlockNumber(&vac->dead->items[first]);
-	UndoHorizons hz = undo_horizons();
+	UndoHorizons hz = undo_log_horizons();
 	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
 	ZPruneResult result;
 	Buffer		buffer;
@@ -265,7 +266,7 @@ free_line_pointers(Vacuum *vac, int first)
 	pfree(delta);
 
 	page = BufferGetPage(buffer);
-	if (zheap_page_has_aborted(buffer, page, &hz))
+	if (zheap_xact_slot_any_aborted(buffer, page, &hz))
 		zheap_rollback_buffer(vac->rel, buffer);
 	zheap_prune_page(vac->rel, buffer, &hz, ZPRUNE_TIDY, &result);
 	if (result.all_visible && result.ndead == 0)
@@ -273,7 +274,7 @@ free_line_pointers(Vacuum *vac, int first)
 	if (!page_is_empty(page, &hz))
 		vac->nonempty = Max(vac->nonempty, block + 1);
 
-	room = zheap_page_reclaimable_room(vac->rel, buffer, &hz);
+	room = zheap_make_room_estimate(vac->rel, buffer, &hz);
 	UnlockReleaseBuffer(buffer);
 	RecordPageWithFreeSpace(vac->rel, block, zheap_fsm_room(room));
 	return i;
@@ -505,7 +506,7 @@ static BlockNumber
 count_needed_blocks(Vacuum *vac)
 {
 	BlockNumber block = vac->nblocks;
-	UndoHorizons hz = undo_horizons();
+	UndoHorizons hz = undo_log_horizons();
 
 	while (block > vac->nonempty)
 	{
@@ -637,13 +638,15 @@ report(Vacuum *vac, TimestampTz start, const PGRUsage *usage)
 	}
 
 	initStringInfo(&buf);
-	appendStringInfo(&buf, "finished vacuuming \"%s.%s.%s\": index scans: %d\n",
+	appendStringInfo(&buf,
+					 "finished vacuuming \"%s.%s.%s\": index scans: %d\n",
 					 get_database_name(MyDatabaseId),
 					 get_namespace_name(RelationGetNamespace(vac->rel)),
 					 RelationGetRelationName(vac->rel), vac->nindexscans);
 	appendStringInfo(&buf, "pages: %u removed, %u remain, %u scanned\n",
 					 vac->truncated, vac->nblocks, vac->scanned);
-	appendStringInfo(&buf, "tuples: %lld removed, %.0f remain, %lld are dead but not yet removable\n",
+	appendStringInfo(&buf,
+					 "tuples: %lld removed, %.0f remain, %lld are dead but not yet removable\n",
 					 (long long) vac->reclaimed, vac->live,
 					 (long long) vac->recently_dead);
 	appendStringInfo(&buf, "dead item identifiers: %lld removed, %lld left\n",
@@ -655,7 +658,7 @@ report(Vacuum *vac, TimestampTz start, const PGRUsage *usage)
 }
 
 void
-zheap_relation_vacuum(Relation rel, struct VacuumParams *params,
+zheap_vacuum_relation(Relation rel, struct VacuumParams *params,
 					  BufferAccessStrategy strategy)
 {
 	Vacuum	   *vac = palloc0(sizeof(Vacuum));
@@ -683,7 +686,8 @@ zheap_relation_vacuum(Relation rel, struct VacuumParams *params,
 						RelationGetRelationName(rel))));
 
 	vac_open_indexes(rel, RowExclusiveLock, &vac->nindexes, &vac->indexes);
-	vac->stats = palloc0(Max(vac->nindexes, 1) * sizeof(IndexBulkDeleteResult *));
+	vac->stats =
+		palloc0(Max(vac->nindexes, 1) * sizeof(IndexBulkDeleteResult *));
 	vac->nblocks = RelationGetNumberOfBlocks(rel);
 
 	open_dead_items(vac);

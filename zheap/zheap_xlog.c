@@ -52,7 +52,7 @@ confirm_redo(XLogReaderState *record)
 }
 
 void
-zheap_redo(XLogReaderState *record)
+zheap_xlog_redo(XLogReaderState *record)
 {
 	uint8		info = XLogRecGetInfo(record) & ~XLR_INFO_MASK;
 
@@ -60,13 +60,13 @@ zheap_redo(XLogReaderState *record)
 	{
 		case XLOG_ZHEAP_INSERT:
 		case XLOG_ZHEAP_MULTI_INSERT:
-			zheap_insert_redo(record);
+			zheap_xlog_insert_redo(record);
 			break;
 		case XLOG_ZHEAP_UPDATE:
 		case XLOG_ZHEAP_MOVE:
 		case XLOG_ZHEAP_DELETE:
 		case XLOG_ZHEAP_LOCK:
-			zheap_change_redo(record);
+			zheap_xlog_change_redo(record);
 			break;
 		case XLOG_ZHEAP_DELTA:
 			zheap_delta_redo(record);
@@ -84,7 +84,7 @@ zheap_redo(XLogReaderState *record)
 
 /* Runs in ordinary backends too (pg_walinspect): nothing but the record. */
 void
-zheap_desc(StringInfo buf, XLogReaderState *record)
+zheap_xlog_desc(StringInfo buf, XLogReaderState *record)
 {
 	uint8		info = XLogRecGetInfo(record) & ~XLR_INFO_MASK;
 
@@ -92,7 +92,7 @@ zheap_desc(StringInfo buf, XLogReaderState *record)
 	{
 		case XLOG_ZHEAP_INSERT:
 		case XLOG_ZHEAP_MULTI_INSERT:
-			zheap_insert_desc(buf, record);
+			zheap_xlog_insert_desc(buf, record);
 			break;
 		case XLOG_ZHEAP_CONFIRM:
 			{
@@ -106,7 +106,7 @@ zheap_desc(StringInfo buf, XLogReaderState *record)
 		case XLOG_ZHEAP_MOVE:
 		case XLOG_ZHEAP_DELETE:
 		case XLOG_ZHEAP_LOCK:
-			zheap_change_desc(buf, record);
+			zheap_xlog_change_desc(buf, record);
 			break;
 		case XLOG_ZHEAP_DELTA:
 			zheap_delta_desc(buf, record);
@@ -115,7 +115,7 @@ zheap_desc(StringInfo buf, XLogReaderState *record)
 }
 
 const char *
-zheap_identify(uint8 info)
+zheap_xlog_identify(uint8 info)
 {
 	switch (info & ~XLR_INFO_MASK)
 	{

@@ -133,7 +133,7 @@ toy_redo(XLogReaderState *record)
 	{
 		ToyWriteRecord *data = (ToyWriteRecord *) XLogRecGetData(record);
 
-		undo_redo_insert(record, 0, data->offset, &data->block);
+		undo_insert_redo(record, 0, data->offset, &data->block);
 	}
 	else
 		elog(PANIC, "undo_toy: unknown record %u", info);
@@ -162,7 +162,7 @@ toy_identify(uint8 info)
 static void
 toy_mask(char *page, BlockNumber block)
 {
-	if (!undo_mask(page, block))
+	if (!undo_page_mask(page, block))
 		elog(ERROR, "block %u is not a page of the undo store", block);
 }
 
@@ -210,7 +210,7 @@ _PG_init(void)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("undo_toy must be loaded via shared_preload_libraries")));
 
-	undo_define_settings();
+	undo_xact_define_settings();
 	undo_worker_define_settings();
 	DefineCustomIntVariable("undo_toy.fail_block",
 							"Rolling back this block fails.", NULL,
@@ -221,9 +221,9 @@ _PG_init(void)
 	prev_startup = shmem_startup_hook;
 	shmem_startup_hook = toy_shmem_startup;
 	RegisterCustomRmgr(ZHEAP_RMGR_ID, &toy_rmgr);
-	undo_register_client(toy_rollback_page, toy_am);
-	undo_register_callbacks();
-	undo_register_workers();
+	undo_apply_register_client(toy_rollback_page, toy_am);
+	undo_xact_register_callbacks();
+	undo_worker_register();
 }
 
 /* ----------------------------------------------------------------
@@ -256,10 +256,10 @@ write_one(Relation rel, BlockNumber block, UndoRecPtr chain,
 
 	undo_insertion_init(&ins, rel);
 	undo_insertion_add(&ins, TOY_KIND, 0, block, number, chain, payload, size);
-	undo_prepare(&ins);
+	undo_insert_prepare(&ins);
 
 	START_CRIT_SECTION();
-	undo_insert(&ins);
+	undo_insert_apply(&ins);
 	if (RelationNeedsWAL(rel))
 	{
 		ToyWriteRecord data = {0};
@@ -269,16 +269,16 @@ write_one(Relation rel, BlockNumber block, UndoRecPtr chain,
 		data.block = block;
 		XLogBeginInsert();
 		XLogRegisterData((char *) &data, sizeof(data));
-		undo_register(&ins, 0);
+		undo_insert_register(&ins, 0);
 		lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_TOY_WRITE);
-		undo_set_lsn(&ins, lsn);
+		undo_insert_set_lsn(&ins, lsn);
 	}
 	else
-		undo_log_alone(&ins);
+		undo_insert_log_alone(&ins);
 	END_CRIT_SECTION();
 	urp = ins.rec[0].urp;
 	*writer = ins.fxid;
-	undo_release(&ins);
+	undo_insert_release(&ins);
 	return urp;
 }
 
@@ -294,7 +294,7 @@ toy_outer_error(PG_FUNCTION_ARGS)
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 
-	(void) undo_horizons();
+	(void) undo_log_horizons();
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
 	{
@@ -346,7 +346,7 @@ toy_write(PG_FUNCTION_ARGS)
 	if (size < 0 || size > UNDO_MAX_PAYLOAD)
 		elog(ERROR, "payload size must be in 0 .. %d", (int) UNDO_MAX_PAYLOAD);
 	/* a writer samples the horizons first; that loads the store if need be */
-	(void) undo_horizons();
+	(void) undo_log_horizons();
 	payload = palloc(size + 1);
 	for (int i = 0; i < n; i++)
 	{
@@ -375,11 +375,11 @@ toy_read(PG_FUNCTION_ARGS)
 	UndoRecord *rec = palloc(sizeof(UndoRecord));
 	bool		found;
 
-	undo_reader_open(&reader, rel);
-	found = undo_fetch(&reader, (UndoRecPtr) PG_GETARG_INT64(1),
-					   (Fxid) PG_GETARG_INT64(2), PG_GETARG_INT32(3),
-					   PG_GETARG_BOOL(4), rec);
-	undo_reader_close(&reader);
+	undo_record_reader_open(&reader, rel);
+	found = undo_record_fetch(&reader, (UndoRecPtr) PG_GETARG_INT64(1),
+							  (Fxid) PG_GETARG_INT64(2), PG_GETARG_INT32(3),
+							  PG_GETARG_BOOL(4), rec);
+	undo_record_reader_close(&reader);
 	relation_close(rel, AccessShareLock);
 	if (!found)
 		PG_RETURN_NULL();
@@ -399,12 +399,12 @@ toy_chain(PG_FUNCTION_ARGS)
 	UndoRecord *rec = palloc(sizeof(UndoRecord));
 	int			n = 0;
 
-	undo_reader_open(&reader, rel);
+	undo_record_reader_open(&reader, rel);
 	while (UndoRecPtrIsValid(urp))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!undo_fetch(&reader, urp, (Fxid) PG_GETARG_INT64(2),
-						PG_GETARG_INT32(3), false, rec))
+		if (!undo_record_fetch(&reader, urp, (Fxid) PG_GETARG_INT64(2),
+							   PG_GETARG_INT32(3), false, rec))
 			break;
 		if (!payload_is_right(rec) || rec->reloid != RelationGetRelid(rel))
 			elog(ERROR, "record " UndoRecPtrFormat " is wrong",
@@ -412,7 +412,7 @@ toy_chain(PG_FUNCTION_ARGS)
 		n++;
 		urp = rec->chain;
 	}
-	undo_reader_close(&reader);
+	undo_record_reader_close(&reader);
 	relation_close(rel, AccessShareLock);
 	PG_RETURN_INT32(n);
 }
@@ -439,7 +439,8 @@ toy_asked(PG_FUNCTION_ARGS)
 		values[1] = Int32GetDatum((int32) asked->block);
 		values[2] = Int32GetDatum(asked->times);
 		values[3] = Int32GetDatum(asked->background);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values,
+							 nulls);
 	}
 	LWLockRelease(toy_shared->lock);
 	return (Datum) 0;
@@ -459,15 +460,16 @@ toy_undo_logs(PG_FUNCTION_ARGS)
 {
 	static const char *const states[] = {"absent", "free", "attached",
 	"resting", "busy", "retired"};
-	static const char kinds[] = {RELPERSISTENCE_PERMANENT, RELPERSISTENCE_UNLOGGED};
+	static const char kinds[] =
+	{RELPERSISTENCE_PERMANENT, RELPERSISTENCE_UNLOGGED};
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 
 	InitMaterializedSRF(fcinfo, 0);
-	(void) undo_horizons();
+	(void) undo_log_horizons();
 	for (int k = 0; k < 2; k++)
-		for (int i = 0; i < undo_log_count(kinds[k]); i++)
+		for (int i = 0; i < undo_shmem_log_count(kinds[k]); i++)
 		{
-			UndoLogShared *log = undo_log_get(kinds[k], i);
+			UndoLogShared *log = undo_shmem_log(kinds[k], i);
 			uint64		head = pg_atomic_read_u64(&log->head);
 			BlockNumber tail = pg_atomic_read_u32(&log->tail);
 			Datum		values[10];
@@ -475,7 +477,8 @@ toy_undo_logs(PG_FUNCTION_ARGS)
 
 			values[0] = CStringGetTextDatum(k == 0 ? "p" : "u");
 			values[1] = Int32GetDatum(i);
-			values[2] = CStringGetTextDatum(states[pg_atomic_read_u32(&log->state)]);
+			values[2] =
+				CStringGetTextDatum(states[pg_atomic_read_u32(&log->state)]);
 			values[3] = Int64GetDatum(UndoLogHeadBlock(head));
 			values[4] = Int32GetDatum(UndoLogHeadOffset(head));
 			values[5] = Int64GetDatum(tail);
@@ -494,13 +497,14 @@ toy_undo_logs(PG_FUNCTION_ARGS)
 Datum
 toy_horizons(PG_FUNCTION_ARGS)
 {
-	UndoHorizons horizons = undo_horizons();
+	UndoHorizons horizons = undo_log_horizons();
 	Datum		values[3];
 	bool		nulls[3] = {0};
 
-	values[0] = Int64GetDatum((int64) horizons.u);
-	values[1] = Int64GetDatum((int64) horizons.h);
-	values[2] = Int64GetDatum((int64) pg_atomic_read_u64(&UndoShmem->oldest_unapplied));
+	values[0] = Int64GetDatum((int64) horizons.all_visible_before);
+	values[1] = Int64GetDatum((int64) horizons.discard_before);
+	values[2] =
+		Int64GetDatum((int64) pg_atomic_read_u64(&UndoShmem->oldest_unapplied));
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(result_desc(fcinfo),
 													  values, nulls)));
 }
@@ -508,5 +512,5 @@ toy_horizons(PG_FUNCTION_ARGS)
 Datum
 toy_has_unapplied(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(undo_has_unapplied(PG_GETARG_OID(0)));
+	PG_RETURN_BOOL(undo_discard_has_unapplied(PG_GETARG_OID(0)));
 }

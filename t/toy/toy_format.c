@@ -54,7 +54,8 @@ check_run(Page page, uint16 at, Oid reloid, Oid dboid, Fxid fxid, bool applied)
 		entry.at != at || entry.reloid != reloid || entry.dboid != dboid ||
 		entry.fxid != fxid ||
 		entry.flags != (applied ? UNDO_RUN_APPLIED : 0))
-		elog(ERROR, "run header of relation %u, database %u, transaction " UINT64_FORMAT " is wrong",
+		elog(ERROR,
+			 "run header of relation %u, database %u, transaction " UINT64_FORMAT " is wrong",
 			 reloid, dboid, fxid);
 }
 
@@ -96,7 +97,8 @@ put_record(Page page, uint16 run, uint8 kind, uint8 flags,
 		rest.flags != flags || rest.offset != offset ||
 		rest.chain != chain || rest.payload_len != payload_len ||
 		memcmp(rest.payload, payload, payload_len) != 0)
-		elog(ERROR, "record of kind %u, flags %u, offset %u, block %u, chain " UndoRecPtrFormat ", %u bytes is wrong",
+		elog(ERROR,
+			 "record of kind %u, flags %u, offset %u, block %u, chain " UndoRecPtrFormat ", %u bytes is wrong",
 			 kind, flags, offset, block, UndoRecPtrFormatArgs(chain),
 			 payload_len);
 
@@ -134,7 +136,8 @@ toy_format_records(PG_FUNCTION_ARGS)
 		MakeUndoRecPtr(0, MYBLOCK, 1),
 		MakeUndoRecPtr(MYLOG + 1, MYBLOCK, 8191),
 		MakeUndoRecPtr(UNDO_TEMP_LOG, 1, 24),
-		MakeUndoRecPtr(UNDO_TEMP_LOG, (UINT64CONST(1) << UNDO_BLOCK_BITS) - 1, 8191),
+		MakeUndoRecPtr(UNDO_TEMP_LOG, (UINT64CONST(1) << UNDO_BLOCK_BITS) - 1,
+					   8191),
 		MakeUndoRecPtr(UNDO_TEMP_LOG, MYBLOCK, 0),
 		1, UINT64CONST(1) << 63, UNDO_CHAIN_PREVIOUS
 	};

@@ -64,7 +64,8 @@ delta_add_range(DeltaRanges *ranges, const char *page, uint16 start,
 	head[0] = start;
 	head[1] = end - start;
 	if (ranges->overflow ||
-		ranges->len + sizeof(head) + head[1] > UNDO_KNOB("delta-bytes", DELTA_MAX_DATA, 40, DELTA_MAX_DATA))
+		ranges->len + sizeof(head) + head[1] >
+		UNDO_KNOB("delta-bytes", DELTA_MAX_DATA, 40, DELTA_MAX_DATA))
 	{
 		ranges->overflow = true;
 		return;
@@ -327,7 +328,7 @@ delta_apply(Page page, const char *data, Size len)
 }
 
 void
-zheap_conflict_redo(XLogReaderState *record, Fxid conflict)
+zheap_delta_redo_conflict(XLogReaderState *record, Fxid conflict)
 {
 	if (InHotStandby && conflict != InvalidFxid)
 	{
@@ -349,7 +350,7 @@ zheap_delta_redo(XLogReaderState *record)
 
 	memcpy(&xlrec, XLogRecGetData(record), SizeOfZHeapDelta);
 
-	zheap_conflict_redo(record, xlrec.conflict);
+	zheap_delta_redo_conflict(record, xlrec.conflict);
 
 	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
 	{

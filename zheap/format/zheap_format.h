@@ -70,12 +70,14 @@ typedef struct ZPageDelta
 
 extern Page zheap_delta_begin(ZPageDelta *delta, Relation rel, Buffer buffer);
 extern void zheap_delta_finish(ZPageDelta *delta, Fxid conflict);
+
 /*
  * Logs that rows of a relation are about to be gone which standby snapshots
  * may still want: the horizon alone.  Any valid page of it, no lock held.
  */
 extern void zheap_delta_log_conflict(Relation rel, BlockNumber block,
 									 Fxid conflict);
+
 /*
  * One xact slot more.  Every tuple moves, so a delta would be a whole page;
  * redo repeats the deed instead.  False if there is no room.
@@ -112,7 +114,7 @@ zheap_conflict_unpack(Fxid fxid, uint64 packed)
 }
 
 /* hot standby: cancel who may need what goes; no lock held */
-extern void zheap_conflict_redo(XLogReaderState *record, Fxid conflict);
+extern void zheap_delta_redo_conflict(XLogReaderState *record, Fxid conflict);
 
 extern void zheap_delta_redo(XLogReaderState *record);
 extern void zheap_delta_desc(StringInfo buf, XLogReaderState *record);

@@ -54,7 +54,7 @@ slack_size(const char *tuple, uint16 lp_len)
 }
 
 uint16
-zheap_tuple_true_len(const char *tuple, uint16 lp_len)
+zheap_page_tuple_len(const char *tuple, uint16 lp_len)
 {
 	ZTupleHeader header;
 
@@ -69,7 +69,7 @@ zheap_tuple_true_len(const char *tuple, uint16 lp_len)
  * Never more than ZHEAP_MAX_ORIGINS; what doesn't fit the row isn't counted.
  */
 int
-zheap_tuple_origins(const char *tuple, uint16 len, ZOrigin *origins)
+zheap_page_tuple_origins(const char *tuple, uint16 len, ZOrigin *origins)
 {
 	ZOrigin		found[ZHEAP_MAX_ORIGINS];
 	ZTupleHeader header;
@@ -123,7 +123,7 @@ write_body(char *place, uint16 alloc, const char *tuple, uint16 len)
 		}
 	}
 	zheap_header_put(place, &header);
-	Assert(zheap_tuple_true_len(place, alloc) == len);
+	Assert(zheap_page_tuple_len(place, alloc) == len);
 }
 
 /* ----------------------------------------------------------------
@@ -468,7 +468,7 @@ zheap_page_drop_slack(Page page, OffsetNumber off)
 	zheap_header_get(tuple, &header);
 	if ((header.natts_flags1 & ZH_SLACK) == 0)
 		return;
-	lp->lp_len = zheap_tuple_true_len(tuple, lp->lp_len);
+	lp->lp_len = zheap_page_tuple_len(tuple, lp->lp_len);
 	header.natts_flags1 &= ~ZH_SLACK;
 	zheap_header_put(tuple, &header);
 }
@@ -682,14 +682,14 @@ tuple_problem(Page page, OffsetNumber off)
 
 	tuple = (char *) page + lp->lp_off;
 	zheap_header_get(tuple, &header);
-	len = zheap_tuple_true_len(tuple, lp->lp_len);
+	len = zheap_page_tuple_len(tuple, lp->lp_len);
 	if ((header.natts_flags1 & ZH_SLACK) && len == lp->lp_len)
 		return psprintf("tuple %u has an impossible slack", off);
 	if (header.natts_flags1 & ZH_HASNULL)
 		need += (ZHeaderNatts(&header) + 7) / 8;
 	if (header.natts_flags1 & ZH_ORIGIN)
 		need += ZHEAP_ORIGIN_SIZE *
-			Max(zheap_tuple_origins(tuple, len, NULL), 1);
+			Max(zheap_page_tuple_origins(tuple, len, NULL), 1);
 	if (len < need)
 		return psprintf("tuple %u has %u bytes, its header needs %zu",
 						off, len, need);
@@ -816,7 +816,8 @@ zheap_page_assert_sound(Page page, BlockNumber block, const char *work)
 	char	   *problem = zheap_page_problem(page);
 
 	if (problem != NULL)
-		elog(ERROR, "%s of block %u left a bad page: %s", work, block, problem);
+		elog(ERROR, "%s of block %u left a bad page: %s", work, block,
+			 problem);
 }
 #endif
 

@@ -137,13 +137,14 @@ typedef struct ZTupleHeader
 #define ZH_MOVED_PARTITION		0x0006
 #define ZH_REUSED_MASK			0x0018	/* last changed by the xact slot's ... */
 #define ZH_REUSED_NONE			0x0000	/* ... present tenure */
-#define ZH_REUSED_FAMILY		0x0008	/* ... earlier one of the same top xact */
+#define ZH_REUSED_FAMILY		0x0008	/* ... earlier one of the same top
+										 * xact */
 #define ZH_REUSED_FOREIGN		0x0010	/* ... older foreign one */
 #define ZH_LOCK_ONLY			0x0020	/* the xact slot is a locker's */
 #define ZH_MULTI_LOCKED			0x0040
 #define ZH_HW_LOCKED			0x0080
 #define ZH_MODE_MASK			0x0300	/* at least the strongest lock mode */
-#define ZH_MODE_SHIFT			8		/* LockTupleMode, 0..3 */
+#define ZH_MODE_SHIFT			8	/* LockTupleMode, 0..3 */
 #define ZH_SPECULATIVE			0x0400
 
 #define ZH_LOCK_BITS \
@@ -182,7 +183,7 @@ zheap_header_put(char *tuple, const ZTupleHeader *header)
 }
 
 /* true length (header + bitmap + data [+ origins]) of an allocation */
-extern uint16 zheap_tuple_true_len(const char *tuple, uint16 lp_len);
+extern uint16 zheap_page_tuple_len(const char *tuple, uint16 lp_len);
 
 /*
  * Old TIDs of a moved row at which row lockers may be alive, oldest first; each
@@ -202,8 +203,8 @@ typedef struct ZOrigin
 #define ZHEAP_ORIGIN_SIZE		14	/* u64 newest, TID */
 
 /* number of origins of a row of true length len; into origins unless NULL */
-extern int	zheap_tuple_origins(const char *tuple, uint16 len,
-								ZOrigin *origins);
+extern int	zheap_page_tuple_origins(const char *tuple, uint16 len,
+									 ZOrigin *origins);
 
 /* ---- pages: pure functions, exclusive lock on the buffer or private copy */
 
@@ -224,6 +225,7 @@ extern Size zheap_page_total_free(Page page);
  * without any line pointer nothing is left out, for one big row.
  */
 extern Size zheap_page_insert_room(Page page);
+
 /* as much of it as is there without compaction; without looking at the rows */
 extern Size zheap_page_hole_room(Page page);
 
@@ -248,6 +250,7 @@ extern bool zheap_page_add(Page page, OffsetNumber off, const char *tuple,
  */
 extern bool zheap_page_replace(Page page, OffsetNumber off, const char *tuple,
 							   uint16 len);
+
 /* extra bytes that replacing off by a body of len would need (0: fits) */
 extern Size zheap_page_replace_need(Page page, OffsetNumber off, uint16 len);
 
@@ -255,14 +258,17 @@ extern Size zheap_page_replace_need(Page page, OffsetNumber off, uint16 len);
 extern void zheap_page_drop_slack(Page page, OffsetNumber off);
 
 extern void zheap_page_set_dead(Page page, OffsetNumber off);
+
 /* NORMAL -> SPILLED; its bytes are free.  Goes with zheap_page_put_spill(). */
 extern void zheap_page_set_spilled(Page page, OffsetNumber off);
 extern void zheap_page_set_unused(Page page, OffsetNumber off);
+
 /* cut off trailing UNUSED line pointers */
 extern void zheap_page_truncate_line_pointers(Page page);
 
 /* one xact slot more (16 bytes from the hole; compacts); false if no room */
 extern bool zheap_page_grow_xact_slots(Page page);
+
 /*
  * Give trailing FREE xact slots back, down to ZHEAP_INITIAL_XACT_SLOTS, or to
  * one on a page without any line pointer (a big row may come).

@@ -90,8 +90,8 @@ flatten_expanded(TupleDesc desc, const Datum *values, const bool *isnull)
 }
 
 void
-zheap_form_plan(TupleDesc desc, const Datum *values, const bool *isnull,
-				ZFormPlan *plan)
+zheap_tuple_plan(TupleDesc desc, const Datum *values, const bool *isnull,
+				 ZFormPlan *plan)
 {
 	Size		size = 0;
 	uint16		flags1 = 0;
@@ -126,14 +126,14 @@ zheap_form_plan(TupleDesc desc, const Datum *values, const bool *isnull,
 }
 
 const Datum *
-zheap_form_plan_flat(TupleDesc desc, const Datum *values, const bool *isnull,
-					 ZFormPlan *plan)
+zheap_tuple_plan_flat(TupleDesc desc, const Datum *values, const bool *isnull,
+					  ZFormPlan *plan)
 {
-	zheap_form_plan(desc, values, isnull, plan);
+	zheap_tuple_plan(desc, values, isnull, plan);
 	if (unlikely(plan->expanded))
 	{
 		values = flatten_expanded(desc, values, isnull);
-		zheap_form_plan(desc, values, isnull, plan);
+		zheap_tuple_plan(desc, values, isnull, plan);
 	}
 	return values;
 }
@@ -223,8 +223,9 @@ put_planned(TupleDesc desc, const Datum *values, const bool *isnull,
 }
 
 ZTuple *
-zheap_form_planned(TupleDesc desc, const Datum *values, const bool *isnull,
-				   const ZFormPlan *plan)
+zheap_tuple_form_planned(TupleDesc desc, const Datum *values,
+						 const bool *isnull,
+						 const ZFormPlan *plan)
 {
 	ZTuple	   *tup;
 
@@ -242,21 +243,21 @@ zheap_form_planned(TupleDesc desc, const Datum *values, const bool *isnull,
 }
 
 ZTuple *
-zheap_form_tuple(TupleDesc desc, const Datum *values, const bool *isnull)
+zheap_tuple_form(TupleDesc desc, const Datum *values, const bool *isnull)
 {
 	ZFormPlan	plan;
 
-	values = zheap_form_plan_flat(desc, values, isnull, &plan);
-	return zheap_form_planned(desc, values, isnull, &plan);
+	values = zheap_tuple_plan_flat(desc, values, isnull, &plan);
+	return zheap_tuple_form_planned(desc, values, isnull, &plan);
 }
 
 uint16
-zheap_form_small(TupleDesc desc, const Datum *values, const bool *isnull,
-				 MemoryContext context, char **buf, uint32 *bufsize)
+zheap_tuple_form_small(TupleDesc desc, const Datum *values, const bool *isnull,
+					   MemoryContext context, char **buf, uint32 * bufsize)
 {
 	ZFormPlan	plan;
 
-	zheap_form_plan(desc, values, isnull, &plan);
+	zheap_tuple_plan(desc, values, isnull, &plan);
 	if (plan.len > ZHEAP_TOAST_THRESHOLD ||
 		(plan.flags1 & ZH_HASEXTERNAL) != 0)
 		return 0;
@@ -280,7 +281,7 @@ zheap_form_small(TupleDesc desc, const Datum *values, const bool *isnull,
  */
 
 void
-zheap_report_short_row(uint16 len, int attnum)
+zheap_tuple_report_short(uint16 len, int attnum)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
@@ -343,7 +344,7 @@ size_at(int16 attlen, const char *p, Size have)
 }
 
 Size
-zheap_value_size(int16 attlen, const char *p, Size have)
+zheap_tuple_value_size(int16 attlen, const char *p, Size have)
 {
 	return size_at(attlen, p, have);
 }
@@ -378,7 +379,7 @@ deform_all(TupleDesc desc, const char *tuple, uint16 len, bool raw,
 {
 	const char *end = tuple + len;
 	const char *p = tuple + ZHEAP_HEADER_SIZE;
-	const bits8 *bits = NULL;
+	const		bits8 *bits = NULL;
 	ZTupleHeader header;
 	int			natts;
 
@@ -390,9 +391,9 @@ deform_all(TupleDesc desc, const char *tuple, uint16 len, bool raw,
 		p += BITMAPLEN(natts);
 	}
 	if (header.natts_flags1 & ZH_ORIGIN)
-		end -= ZHEAP_ORIGIN_SIZE * zheap_tuple_origins(tuple, len, NULL);
+		end -= ZHEAP_ORIGIN_SIZE * zheap_page_tuple_origins(tuple, len, NULL);
 	if (p > end)
-		zheap_report_short_row(len, 1);
+		zheap_tuple_report_short(len, 1);
 
 	natts = Min(natts, desc->natts);
 	for (int i = 0; i < natts; i++)
@@ -409,7 +410,7 @@ deform_all(TupleDesc desc, const char *tuple, uint16 len, bool raw,
 		isnull[i] = false;
 		size = size_at(att->attlen, p, end - p);
 		if (unlikely(size == 0))
-			zheap_report_short_row(end - tuple, i + 1);
+			zheap_tuple_report_short(end - tuple, i + 1);
 
 		if (att->attbyval)
 			values[i] = zheap_fetch_value(att->attlen, p);
@@ -429,14 +430,14 @@ deform_all(TupleDesc desc, const char *tuple, uint16 len, bool raw,
 }
 
 void
-zheap_deform_tuple(TupleDesc desc, const char *tuple, uint16 len,
+zheap_tuple_deform(TupleDesc desc, const char *tuple, uint16 len,
 				   Datum *values, bool *isnull)
 {
 	deform_all(desc, tuple, len, false, values, isnull);
 }
 
 void
-zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
+zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 * len,
 						const ZMissing *missing)
 {
 	Datum	   *values = palloc(desc->natts * sizeof(Datum));
@@ -450,13 +451,13 @@ zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
 
 	zheap_header_get(tuple, &header);
 	natts = ZHeaderNatts(&header);
-	zheap_deform_tuple(desc, tuple, *len, values, isnull);
+	zheap_tuple_deform(desc, tuple, *len, values, isnull);
 	for (; missing != NULL; missing = missing->next)
 	{
 		ZTupleHeader mheader;
 
 		zheap_header_get(missing->data, &mheader);
-		zheap_deform_tuple(desc, missing->data, missing->len, mvalues,
+		zheap_tuple_deform(desc, missing->data, missing->len, mvalues,
 						   misnull);
 		for (; natts < ZHeaderNatts(&mheader) && natts < desc->natts; natts++)
 		{
@@ -465,7 +466,7 @@ zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
 		}
 	}
 
-	full = zheap_form_tuple(desc, values, isnull);
+	full = zheap_tuple_form(desc, values, isnull);
 	zheap_header_get(full->data, &formed);
 	formed.slot = header.slot;
 	formed.flags2 = header.flags2;
@@ -551,9 +552,9 @@ leading_attrs_are_same(TupleDesc desc, Bitmapset *attrs,
 }
 
 Bitmapset *
-zheap_changed_attrs(Relation rel, Bitmapset *attrs,
-					const char *oldtuple, uint16 oldlen,
-					const char *newtuple, uint16 newlen)
+zheap_tuple_changed_attrs(Relation rel, Bitmapset *attrs,
+						  const char *oldtuple, uint16 oldlen,
+						  const char *newtuple, uint16 newlen)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	Bitmapset  *result = NULL;
@@ -563,7 +564,8 @@ zheap_changed_attrs(Relation rel, Bitmapset *attrs,
 	int			i;
 
 	if (bms_is_empty(attrs) ||
-		leading_attrs_are_same(desc, attrs, oldtuple, oldlen, newtuple, newlen))
+		leading_attrs_are_same(desc, attrs, oldtuple, oldlen, newtuple,
+							   newlen))
 		return NULL;
 
 	for (i = 0; i < 2; i++)
@@ -593,7 +595,8 @@ zheap_changed_attrs(Relation rel, Bitmapset *attrs,
 		if (attnum > 0)
 			changed = !same_image(TupleDescAttr(desc, attnum - 1),
 								  values[0][attnum - 1], isnull[0][attnum - 1],
-								  values[1][attnum - 1], isnull[1][attnum - 1]);
+								  values[1][attnum - 1],
+								  isnull[1][attnum - 1]);
 		else if (attnum == InvalidAttrNumber)
 			changed = any_changed;
 		else
@@ -616,7 +619,7 @@ zheap_changed_attrs(Relation rel, Bitmapset *attrs,
  * result is never taken for a recent transaction.
  */
 TransactionId
-zheap_hashed_xmin(const char *tuple, uint16 len)
+zheap_tuple_hashed_xmin(const char *tuple, uint16 len)
 {
 	TransactionId next;
 	TransactionId xid;

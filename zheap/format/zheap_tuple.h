@@ -46,23 +46,23 @@ typedef struct ZFormPlan
 	bool		expanded;		/* some value must be flattened before */
 } ZFormPlan;
 
-extern void zheap_form_plan(TupleDesc desc, const Datum *values,
-							const bool *isnull, ZFormPlan *plan);
+extern void zheap_tuple_plan(TupleDesc desc, const Datum *values,
+							 const bool *isnull, ZFormPlan *plan);
 
 /* the same; what has to be flat for it is flat in the result */
-extern const Datum *zheap_form_plan_flat(TupleDesc desc, const Datum *values,
-										 const bool *isnull, ZFormPlan *plan);
+extern const Datum *zheap_tuple_plan_flat(TupleDesc desc, const Datum *values,
+										  const bool *isnull, ZFormPlan *plan);
 
 /* values are flat; raises "row is too big" (54000) */
-extern ZTuple *zheap_form_planned(TupleDesc desc, const Datum *values,
-								  const bool *isnull, const ZFormPlan *plan);
+extern ZTuple *zheap_tuple_form_planned(TupleDesc desc, const Datum *values,
+										const bool *isnull, const ZFormPlan *plan);
 
 /*
  * Form a row from values (detoasting nothing; short varlena headers are made
  * where the type allows).  Raises "row is too big" (54000) above
  * ZHEAP_MAX_TUPLE_SIZE.  natts as in the descriptor.
  */
-extern ZTuple *zheap_form_tuple(TupleDesc desc, const Datum *values,
+extern ZTuple *zheap_tuple_form(TupleDesc desc, const Datum *values,
 								const bool *isnull);
 
 /*
@@ -70,9 +70,9 @@ extern ZTuple *zheap_form_tuple(TupleDesc desc, const Datum *values,
  * context if need be; none of the values lies there.  0, with nothing done, for
  * a row that may have to be toasted.
  */
-extern uint16 zheap_form_small(TupleDesc desc, const Datum *values,
-							   const bool *isnull, MemoryContext context,
-							   char **buf, uint32 *bufsize);
+extern uint16 zheap_tuple_form_small(TupleDesc desc, const Datum *values,
+									 const bool *isnull, MemoryContext context,
+									 char **buf, uint32 * bufsize);
 
 /*
  * Form a row from any kind of tuple slot, toasting as heap would (through
@@ -80,14 +80,14 @@ extern uint16 zheap_form_small(TupleDesc desc, const Datum *values,
  * row version being replaced, or NULL).  options: HEAP_INSERT_*.
  * Writes to the toast table: no buffer locks held.
  */
-extern ZTuple *zheap_form_from_slot(Relation rel, TupleTableSlot *slot,
-									TupleTableSlot *oldslot, int options);
+extern ZTuple *zheap_toast_form_from_slot(Relation rel, TupleTableSlot *slot,
+										  TupleTableSlot *oldslot, int options);
 
 /*
  * The same for a row that isn't to be toasted, whatever it replaces, and needs
  * none of that; else NULL.  Buffer locks may be held.
  */
-extern ZTuple *zheap_form_untoasted(Relation rel, TupleTableSlot *slot);
+extern ZTuple *zheap_toast_form_untoasted(Relation rel, TupleTableSlot *slot);
 
 /* delete the toasted values of a row version (by DELETE); no buffer locks */
 extern void zheap_toast_delete(Relation rel, const char *tuple, uint16 len,
@@ -100,15 +100,15 @@ extern bool zheap_tuple_has_external(const char *tuple);
  * are palloc'd where alignment demands.  Columns beyond the row's natts come
  * from the descriptor's missing values.
  */
-extern void zheap_deform_tuple(TupleDesc desc, const char *tuple, uint16 len,
+extern void zheap_tuple_deform(TupleDesc desc, const char *tuple, uint16 len,
 							   Datum *values, bool *isnull);
 
 /*
  * The same with toasting, from values, for a table that is being rewritten:
  * core's toaster keeps the identity of values that are out of line already.
  */
-extern ZTuple *zheap_form_rewritten(Relation rel, const Datum *values,
-									const bool *isnull, int options);
+extern ZTuple *zheap_toast_form_rewritten(Relation rel, const Datum *values,
+										  const bool *isnull, int options);
 
 /*
  * Defaults of columns that were added without a rewrite, for versions of rows
@@ -125,7 +125,7 @@ typedef struct ZMissing
  * Add columns that the row hasn't: from the list, first come first served, and
  * from the descriptor beyond.  tuple has room for BLCKSZ bytes.
  */
-extern void zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
+extern void zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 * len,
 									const ZMissing *missing);
 
 /* a by-value column at p, which need not be aligned; it is all there */
@@ -167,8 +167,8 @@ zheap_fetch_value(int16 len, const char *p)
  * Bytes of the value at p, of which "have" are there; 0 if they can't be all.
  * What to say then.  (For tuple slots, which deform rows step by step.)
  */
-extern Size zheap_value_size(int16 attlen, const char *p, Size have);
-extern void zheap_report_short_row(uint16 len, int attnum)
+extern Size zheap_tuple_value_size(int16 attlen, const char *p, Size have);
+extern void zheap_tuple_report_short(uint16 len, int attnum)
 			pg_attribute_noreturn();
 
 /*
@@ -176,9 +176,9 @@ extern void zheap_report_short_row(uint16 len, int attnum)
  * as in RelationGetIndexAttrBitmap) differ, by their stored image, between two
  * rows?  Result palloc'd.
  */
-extern Bitmapset *zheap_changed_attrs(Relation rel, Bitmapset *attrs,
-									  const char *oldtuple, uint16 oldlen,
-									  const char *newtuple, uint16 newlen);
+extern Bitmapset *zheap_tuple_changed_attrs(Relation rel, Bitmapset *attrs,
+											const char *oldtuple, uint16 oldlen,
+											const char *newtuple, uint16 newlen);
 
 /* ----------------------------------------------------------------
  *	tuple slots
@@ -227,7 +227,8 @@ typedef struct ZTupleTableSlot
 	uint32		off;			/* deform state: offset of the next column */
 	uint16		len;
 	/* identity of the version; writer 0: visible to all */
-	bool		loose;			/* writer may be a later owner of its xact slot */
+	bool		approximate;	/* writer may be a later owner of its xact
+								 * slot */
 	bool		ended;			/* writer deleted or moved this version */
 	Fxid		writer;
 	CommandId	cid;			/* if the writer is a current xid */
@@ -251,10 +252,10 @@ extern const TupleTableSlotOps TTSOpsZHeapTuple;
  * Store a row version (bytes are copied).  tid may carry a tag.  Any lock may
  * be held; allocates only when the buffer is too small.
  */
-extern void zheap_slot_store(TupleTableSlot *slot, Oid tableoid,
-							 const ItemPointerData *tid,
-							 const char *tuple, uint16 len,
-							 Fxid writer, CommandId cid);
+extern void zheap_tuple_slot_store(TupleTableSlot *slot, Oid tableoid,
+								   const ItemPointerData *tid,
+								   const char *tuple, uint16 len,
+								   Fxid writer, CommandId cid);
 
 /*
  * Show a row version that lies in rows, without SLACK in its header, under its
@@ -287,7 +288,7 @@ zheap_slot_show(TupleTableSlot *slot, Oid tableoid, BlockNumber block,
 	zslot->data = tuple;
 	zslot->off = 0;
 	zslot->len = len;
-	zslot->loose = loose;
+	zslot->approximate = loose;
 	zslot->ended = false;
 	zslot->writer = writer;
 	zslot->cid = cid;
@@ -296,15 +297,15 @@ zheap_slot_show(TupleTableSlot *slot, Oid tableoid, BlockNumber block,
 }
 
 /* right after storing: what is not to be taken literally about the writer */
-extern void zheap_slot_set_doubts(TupleTableSlot *slot, bool loose,
-								  bool ended);
+extern void zheap_tuple_slot_set_unsure(TupleTableSlot *slot, bool loose,
+										bool ended);
 
 /*
  * After an update: its writer had locked the row before.  Shown as xmax, since
  * INSERT .. ON CONFLICT .. RETURNING xmax is how users tell the updated rows
  * from the inserted ones.
  */
-extern void zheap_slot_set_was_locked(TupleTableSlot *slot);
+extern void zheap_tuple_slot_set_was_locked(TupleTableSlot *slot);
 
 /*
  * Asked when a user wants to see the writer of a version that is loose or
@@ -316,10 +317,10 @@ typedef bool (*ZFindWriter) (TupleTableSlot *slot, Fxid *writer,
 extern ZFindWriter zheap_find_writer_hook;
 
 /* after an insert: say who wrote the row whose values the tuple slot holds */
-extern void zheap_slot_set_writer(TupleTableSlot *slot, Fxid writer,
-								  CommandId cid);
+extern void zheap_tuple_slot_set_writer(TupleTableSlot *slot, Fxid writer,
+										CommandId cid);
 
 /* xmin shown for a version that is visible to all: hash of its bytes (Z38) */
-extern TransactionId zheap_hashed_xmin(const char *tuple, uint16 len);
+extern TransactionId zheap_tuple_hashed_xmin(const char *tuple, uint16 len);
 
 #endif							/* ZHEAP_TUPLE_H */

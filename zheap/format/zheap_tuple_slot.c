@@ -5,7 +5,7 @@
  *	  identity, or values only.
  *
  *	empty	--zheap_slot_show-->		native row: len > 0, bytes in rows
- *	empty	--zheap_slot_store-->		native row: len > 0, bytes in buf
+ *	empty	--zheap_tuple_slot_store-->		native row: len > 0, bytes in buf
  *	in rows --materialize-->			the same, bytes in buf
  *	empty	--ExecStoreVirtualTuple-->	virtual row: len = 0, all of tts_values
  *	virtual --materialize-->			native row, formed, bytes in buf; or, if
@@ -87,7 +87,7 @@ tts_zheap_clear(TupleTableSlot *slot)
 	zslot->scratchused = 0;
 	zslot->writer = InvalidFxid;
 	zslot->cid = FirstCommandId;
-	zslot->loose = false;
+	zslot->approximate = false;
 	zslot->ended = false;
 	zslot->was_locked = false;
 	zslot->formed = false;
@@ -168,10 +168,10 @@ deform_reference(ZTupleTableSlot *zslot, int i, const char *p,
 				 const char *end)
 {
 	const ZColumn *column = &zslot->columns[i];
-	Size		size = zheap_value_size(column->len, p, end - p);
+	Size		size = zheap_tuple_value_size(column->len, p, end - p);
 
 	if (size == 0)
-		zheap_report_short_row(end - zslot->data, i + 1);
+		zheap_tuple_report_short(end - zslot->data, i + 1);
 	/* short and external varlenas are read by bytes */
 	if (((uintptr_t) p & column->align) == 0 ||
 		(column->len == -1 && VARATT_IS_1B(p)))
@@ -197,7 +197,7 @@ deform_reference(ZTupleTableSlot *zslot, int i, const char *p,
  */
 static pg_attribute_always_inline const char *
 deform_columns(ZTupleTableSlot *zslot, int i, int natts, const char *p,
-			   const char *end, const bits8 *bits)
+			   const char *end, const bits8 * bits)
 {
 	const ZColumn *columns = zslot->columns;
 	Datum	   *values = zslot->base.tts_values;
@@ -217,7 +217,7 @@ deform_columns(ZTupleTableSlot *zslot, int i, int natts, const char *p,
 		if (columns[i].byval)
 		{
 			if (unlikely(end - p < len))
-				zheap_report_short_row(end - zslot->data, i + 1);
+				zheap_tuple_report_short(end - zslot->data, i + 1);
 			values[i] = zheap_fetch_value(len, p);
 			p += len;
 		}
@@ -227,7 +227,7 @@ deform_columns(ZTupleTableSlot *zslot, int i, int natts, const char *p,
 			Size		size = VARSIZE_1B(p);
 
 			if (unlikely((Size) (end - p) < size))
-				zheap_report_short_row(end - zslot->data, i + 1);
+				zheap_tuple_report_short(end - zslot->data, i + 1);
 			values[i] = PointerGetDatum(p);
 			p += size;
 		}
@@ -243,7 +243,7 @@ tts_zheap_getsomeattrs(TupleTableSlot *slot, int natts)
 	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
 	const char *p = zslot->data + ZHEAP_HEADER_SIZE;
 	const char *end = zslot->data + zslot->len;
-	const bits8 *bits = NULL;
+	const		bits8 *bits = NULL;
 	uint16		flags;
 
 	Assert(!TTS_EMPTY(slot));
@@ -257,14 +257,14 @@ tts_zheap_getsomeattrs(TupleTableSlot *slot, int natts)
 	{
 		if (flags & ZH_ORIGIN)
 			end -= ZHEAP_ORIGIN_SIZE *
-				zheap_tuple_origins(zslot->data, zslot->len, NULL);
+				zheap_page_tuple_origins(zslot->data, zslot->len, NULL);
 		if (flags & ZH_HASNULL)
 		{
 			bits = (const bits8 *) p;
 			p += BITMAPLEN(flags & ZH_NATTS_MASK);
 		}
 		if (p > end)
-			zheap_report_short_row(zslot->len, 1);
+			zheap_tuple_report_short(zslot->len, 1);
 	}
 	if (slot->tts_nvalid > 0)
 		p = zslot->data + zslot->off;
@@ -302,7 +302,7 @@ shown_xmin(const ZTupleTableSlot *zslot)
 {
 	Assert(zslot->len > 0 || zslot->writer != InvalidFxid);
 	return zslot->writer != InvalidFxid ? XidFromFxid(zslot->writer) :
-		zheap_hashed_xmin(zslot->data, zslot->len);
+		zheap_tuple_hashed_xmin(zslot->data, zslot->len);
 }
 
 /*
@@ -317,19 +317,20 @@ find_xmin(TupleTableSlot *slot)
 	Fxid		writer = zslot->writer;
 	CommandId	cid = zslot->cid;
 
-	if (!zslot->loose && !zslot->ended)
+	if (!zslot->approximate && !zslot->ended)
 		return shown_xmin(zslot);
 
 	if (zheap_find_writer_hook == NULL ||
 		!zheap_find_writer_hook(slot, &writer, &cid))
-		return zslot->ended ? zheap_hashed_xmin(zslot->data, zslot->len) :
+		return zslot->ended ?
+			zheap_tuple_hashed_xmin(zslot->data, zslot->len) :
 			shown_xmin(zslot);
 	if (zslot->ended)
 		return writer != InvalidFxid ? XidFromFxid(writer) :
-			zheap_hashed_xmin(zslot->data, zslot->len);
+			zheap_tuple_hashed_xmin(zslot->data, zslot->len);
 	zslot->writer = writer;
 	zslot->cid = cid;
-	zslot->loose = false;
+	zslot->approximate = false;
 	return shown_xmin(zslot);
 }
 
@@ -436,9 +437,10 @@ tts_zheap_materialize(TupleTableSlot *slot)
 		return;
 
 	/* as it will be stored, most likely */
-	zslot->len = zheap_form_small(desc, slot->tts_values, slot->tts_isnull,
-								  slot->tts_mcxt, &zslot->buf,
-								  &zslot->bufsize);
+	zslot->len =
+		zheap_tuple_form_small(desc, slot->tts_values, slot->tts_isnull,
+							   slot->tts_mcxt, &zslot->buf,
+							   &zslot->bufsize);
 	if (zslot->len > 0)
 	{
 		zslot->data = zslot->buf;
@@ -506,14 +508,14 @@ tts_zheap_copyslot(TupleTableSlot *dstslot, TupleTableSlot *srcslot)
 			srcdesc != dstslot->tts_tupleDescriptor)
 		{
 			slot_getallattrs(srcslot);
-			full = zheap_form_tuple(srcdesc, srcslot->tts_values,
+			full = zheap_tuple_form(srcdesc, srcslot->tts_values,
 									srcslot->tts_isnull);
 			data = full->data;
 			len = full->len;
 		}
-		zheap_slot_store(dstslot, srcslot->tts_tableOid, &tid, data, len,
-						 zsrc->writer, zsrc->cid);
-		zheap_slot_set_doubts(dstslot, zsrc->loose, zsrc->ended);
+		zheap_tuple_slot_store(dstslot, srcslot->tts_tableOid, &tid, data, len,
+							   zsrc->writer, zsrc->cid);
+		zheap_tuple_slot_set_unsure(dstslot, zsrc->approximate, zsrc->ended);
 		((ZTupleTableSlot *) dstslot)->was_locked = zsrc->was_locked;
 		((ZTupleTableSlot *) dstslot)->formed = zsrc->formed &&
 			srcdesc == dstslot->tts_tupleDescriptor;
@@ -537,8 +539,9 @@ tts_zheap_copyslot(TupleTableSlot *dstslot, TupleTableSlot *srcslot)
 	dstslot->tts_tid = tid;
 	dstslot->tts_tableOid = srcslot->tts_tableOid;
 	if (TTS_IS_ZHEAP(srcslot))
-		zheap_slot_set_writer(dstslot, ((ZTupleTableSlot *) srcslot)->writer,
-							  ((ZTupleTableSlot *) srcslot)->cid);
+		zheap_tuple_slot_set_writer(dstslot,
+									((ZTupleTableSlot *) srcslot)->writer,
+									((ZTupleTableSlot *) srcslot)->cid);
 	tts_zheap_materialize(dstslot);
 }
 
@@ -586,9 +589,9 @@ tts_zheap_copy_minimal_tuple(TupleTableSlot *slot)
  * nothing about slack, since the copy has none.
  */
 void
-zheap_slot_store(TupleTableSlot *slot, Oid tableoid,
-				 const ItemPointerData *tid, const char *tuple, uint16 len,
-				 Fxid writer, CommandId cid)
+zheap_tuple_slot_store(TupleTableSlot *slot, Oid tableoid,
+					   const ItemPointerData *tid, const char *tuple, uint16 len,
+					   Fxid writer, CommandId cid)
 {
 	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
 	ItemPointerData newtid = *tid;
@@ -613,24 +616,24 @@ zheap_slot_store(TupleTableSlot *slot, Oid tableoid,
 }
 
 void
-zheap_slot_set_doubts(TupleTableSlot *slot, bool loose, bool ended)
+zheap_tuple_slot_set_unsure(TupleTableSlot *slot, bool loose, bool ended)
 {
 	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
 
 	Assert(TTS_IS_ZHEAP(slot) && zslot->len > 0);
-	zslot->loose = loose;
+	zslot->approximate = loose;
 	zslot->ended = ended;
 }
 
 void
-zheap_slot_set_was_locked(TupleTableSlot *slot)
+zheap_tuple_slot_set_was_locked(TupleTableSlot *slot)
 {
 	Assert(TTS_IS_ZHEAP(slot) && !TTS_EMPTY(slot));
 	((ZTupleTableSlot *) slot)->was_locked = true;
 }
 
 void
-zheap_slot_set_writer(TupleTableSlot *slot, Fxid writer, CommandId cid)
+zheap_tuple_slot_set_writer(TupleTableSlot *slot, Fxid writer, CommandId cid)
 {
 	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
 
@@ -639,7 +642,7 @@ zheap_slot_set_writer(TupleTableSlot *slot, Fxid writer, CommandId cid)
 	zslot->cid = cid;
 	zslot->formed = false;
 	/* what else was known of a version that was copied from elsewhere */
-	zslot->loose = false;
+	zslot->approximate = false;
 	zslot->ended = false;
 	zslot->was_locked = false;
 }

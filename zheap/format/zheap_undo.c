@@ -45,7 +45,8 @@ typedef struct Cursor
  * ----------------------------------------------------------------
  */
 
-static void pg_attribute_noreturn()
+static void
+pg_attribute_noreturn()
 undo_is_malformed(const UndoRecord *rec, const char *expected)
 {
 	ereport(ERROR,
@@ -379,14 +380,16 @@ static void
 decode_common(Cursor *c, ZUndo *u)
 {
 	if ((u->flags & ZUNDO_FAMILY) && (u->flags & ZUNDO_TENURE_START) == 0)
-		undo_is_malformed(c->rec, "a family bit without the start of a tenure");
+		undo_is_malformed(c->rec,
+						  "a family bit without the start of a tenure");
 
 	u->cid = get_number(c, PG_UINT32_MAX);
 	if (has_prev_fxid(u))
 	{
 		u->prev_fxid = undo_unzigzag(u->writer, get_number(c, PG_UINT64_MAX));
 		if (u->prev_fxid == InvalidFxid)
-			undo_is_malformed(c->rec, "previous owner and chain contradict each other");
+			undo_is_malformed(c->rec,
+							  "previous owner and chain contradict each other");
 	}
 	else if ((u->flags & ZUNDO_TENURE_START) == 0 &&
 			 !UndoRecPtrIsValid(u->chain))
@@ -408,7 +411,8 @@ decode_common(Cursor *c, ZUndo *u)
 		{
 			get_link(c, u, &u->link_fxid, &u->link_urp);
 			if (u->link_fxid == InvalidFxid || !UndoRecPtrIsValid(u->link_urp))
-				undo_is_malformed(c->rec, "the link to the old version is empty");
+				undo_is_malformed(c->rec,
+								  "the link to the old version is empty");
 		}
 		if (ZUndoIsCopy(u))
 		{
@@ -420,7 +424,8 @@ decode_common(Cursor *c, ZUndo *u)
 			get_bytes(c, &u->missing_len, sizeof(uint16));
 			if (c->end - c->p < u->missing_len ||
 				(u->missing_len != 0 && u->missing_len < ZHEAP_HEADER_SIZE))
-				undo_is_malformed(c->rec, "the payload ends in the missing columns");
+				undo_is_malformed(c->rec,
+								  "the payload ends in the missing columns");
 			u->missing = c->p;
 			c->p += u->missing_len;
 		}
@@ -505,7 +510,8 @@ static void
 decode_spill(Cursor *c, ZUndo *u)
 {
 	if ((u->flags & ZUNDO_TENURE_START) == 0)
-		undo_is_malformed(c->rec, "a spill record names no writer of the one before");
+		undo_is_malformed(c->rec,
+						  "a spill record names no writer of the one before");
 	u->nentries = get_number(c, MaxHeapTuplesPerPage);
 	u->entries = c->p;
 	for (int i = 0; i < u->nentries; i++)
@@ -664,7 +670,7 @@ zheap_undo_diff(ZUndoDiff *diff, const char *oldtuple, uint16 oldlen,
 
 /* The header stays as it is. */
 static void
-patch_middle(const ZUndo *u, const ZUndoDiff *d, char *image, uint16 *len)
+patch_middle(const ZUndo *u, const ZUndoDiff *d, char *image, uint16 * len)
 {
 	Size		head = ZHEAP_HEADER_SIZE + (Size) d->prefix;
 	Size		suffix;
@@ -691,7 +697,7 @@ patch_middle(const ZUndo *u, const ZUndoDiff *d, char *image, uint16 *len)
  * never has SLACK, because an image has none.
  */
 void
-zheap_undo_step_back(const ZUndo *u, char *image, uint16 *len)
+zheap_undo_step_back(const ZUndo *u, char *image, uint16 * len)
 {
 	ZTupleHeader header;
 	ZTupleHeader now;
@@ -709,7 +715,7 @@ zheap_undo_step_back(const ZUndo *u, char *image, uint16 *len)
  * changed again, so that of its header only what describes its bytes is meant.
  */
 void
-zheap_undo_jump_back(const ZUndo *u, char *image, uint16 *len)
+zheap_undo_jump_back(const ZUndo *u, char *image, uint16 * len)
 {
 	ZTupleHeader header = {0};
 

@@ -80,7 +80,8 @@
 #include "storage/itemptr.h"
 
 #define ZUNDO_INSERT_OPEN		1	/* every o >= offset */
-#define ZUNDO_INSERT_SET		2	/* those of the listed offsets that it uses */
+#define ZUNDO_INSERT_SET		2	/* those of the listed offsets that it
+									 * uses */
 #define ZUNDO_UPDATE			3
 #define ZUNDO_DELETE			4
 #define ZUNDO_MOVE				5
@@ -97,8 +98,8 @@
 #define ZUNDO_OLD_LINK			0x10
 #define ZUNDO_OLD_ELSEWHERE		0x18
 #define ZUNDO_KEY				0x20	/* change of a key column, or delete */
-#define ZUNDO_KEPT_KEY			0x20	/* INSERT_SET: arrived by a move that left
-										 * the key columns alone */
+#define ZUNDO_KEPT_KEY			0x20	/* INSERT_SET: arrived by a move that
+										 * left the key columns alone */
 
 #define ZUNDO_PLAIN				0x40	/* UPDATE, DELETE: see above */
 #define ZUNDO_OPEN				0x80	/* DELETE, PLAIN too: see above */
@@ -145,7 +146,8 @@ typedef struct ZUndo
 	const char *missing;
 	ZUndoDiff	diff;			/* UPDATE and copies */
 	ZUndoJump	jump;			/* UPDATE with JUMP */
-	ItemPointerData tid;		/* MOVE: new TID; INSERT_SET: old TID or invalid */
+	ItemPointerData tid;		/* MOVE: new TID; INSERT_SET: old TID or
+								 * invalid */
 	uint32		token;			/* INSERT_SET: speculative token or 0 */
 	uint8		lockmode;		/* LockTupleMode */
 	bool		replaced;
@@ -202,6 +204,7 @@ extern void zheap_undo_decode(const UndoRecord *rec, ZUndo *u);
 /* append an entry at p; returns the byte behind it */
 extern char *zheap_undo_put_entry(char *p, Fxid writer,
 								  const ZSpillEntry *entry);
+
 /*
  * The entry at *p, which starts as u->entries and is moved on; false at the
  * end.  u is rec, decoded, which has checked them all.
@@ -230,9 +233,9 @@ extern void zheap_undo_diff(ZUndoDiff *diff, const char *oldtuple,
  * old header.  image has room for BLCKSZ bytes; *len is its true length.
  * ERROR (data corrupted) if the lengths don't fit.
  */
-extern void zheap_undo_step_back(const ZUndo *u, char *image, uint16 *len);
+extern void zheap_undo_step_back(const ZUndo *u, char *image, uint16 * len);
 
 /* likewise, back to the version at the end of u's jump; no lock bits in it */
-extern void zheap_undo_jump_back(const ZUndo *u, char *image, uint16 *len);
+extern void zheap_undo_jump_back(const ZUndo *u, char *image, uint16 * len);
 
 #endif							/* ZHEAP_UNDO_H */

@@ -41,7 +41,7 @@ typedef struct MemoRecord
  * 1]; the links between them are their order.  Older ones are appended, newer
  * ones put before.
  */
-typedef struct MemoChain
+typedef struct IndexedChain
 {
 	Fxid		w;
 	char		persistence;
@@ -53,13 +53,13 @@ typedef struct MemoChain
 	int16		newest[ROWS];	/* of each row, or NONE */
 	int16		oldest[ROWS];
 	MemoRecord	records[MEMO_RECORDS];
-} MemoChain;
+} IndexedChain;
 
-static MemoChain chains[MEMO_CHAINS];
+static IndexedChain chains[MEMO_CHAINS];
 static uint64 memo_clock = 0;
 
 static inline bool
-memo_is_of(const MemoChain *chain, char persistence, Fxid w)
+memo_is_of(const IndexedChain *chain, char persistence, Fxid w)
 {
 	return chain->w == w && chain->persistence == persistence &&
 		chain->end > chain->start;
@@ -67,7 +67,7 @@ memo_is_of(const MemoChain *chain, char persistence, Fxid w)
 
 /* index of urp in a chain, or NONE */
 static int
-memo_index(const MemoChain *chain, UndoRecPtr urp)
+memo_index(const IndexedChain *chain, UndoRecPtr urp)
 {
 	int			low = chain->start;
 	int			high = chain->end - 1;
@@ -97,7 +97,7 @@ memo_index(const MemoChain *chain, UndoRecPtr urp)
 
 /* the first record of a row at or behind index i, or NONE */
 static int
-memo_next_of(const MemoChain *chain, int row, int i)
+indexed_next_of(const IndexedChain *chain, int row, int i)
 {
 	int			at = chain->newest[row];
 
@@ -111,7 +111,8 @@ memo_next_of(const MemoChain *chain, int row, int i)
 
 /* index of the record at which a walk for the row stops, or chain->end */
 static int
-memo_stop(const MemoChain *chain, int i, OffsetNumber off, bool stop_at_base)
+memo_stop(const IndexedChain *chain, int i, OffsetNumber off,
+		  bool stop_at_base)
 {
 	int			stop = chain->end;
 	int			at;
@@ -119,9 +120,9 @@ memo_stop(const MemoChain *chain, int i, OffsetNumber off, bool stop_at_base)
 	/* nothing starts a tenure but its oldest record */
 	if (chain->records[stop - 1].flags & ZUNDO_TENURE_START)
 		stop--;
-	if (off < ROWS && (at = memo_next_of(chain, off, i)) != NONE)
+	if (off < ROWS && (at = indexed_next_of(chain, off, i)) != NONE)
 		stop = Min(stop, at);
-	if ((at = memo_next_of(chain, MANY, i)) != NONE)
+	if ((at = indexed_next_of(chain, MANY, i)) != NONE)
 		stop = Min(stop, at);
 	if (stop_at_base)
 	{
@@ -135,12 +136,13 @@ memo_stop(const MemoChain *chain, int i, OffsetNumber off, bool stop_at_base)
 }
 
 UndoRecPtr
-zheap_memo_pass(char persistence, Fxid w, UndoRecPtr u, OffsetNumber off,
-				bool stop_at_base, bool *known)
+zheap_chain_index_pass(char persistence, Fxid w, UndoRecPtr u,
+					   OffsetNumber off,
+					   bool stop_at_base, bool *known)
 {
 	for (int c = 0; c < MEMO_CHAINS; c++)
 	{
-		MemoChain  *chain = &chains[c];
+		IndexedChain *chain = &chains[c];
 		int			i;
 		int			stop;
 
@@ -166,7 +168,7 @@ memo_row(const ZCachedUndo *c)
 }
 
 static void
-memo_put(MemoChain *chain, int i, const ZCachedUndo *c)
+memo_put(IndexedChain *chain, int i, const ZCachedUndo *c)
 {
 	MemoRecord *m = &chain->records[i];
 	int			row = memo_row(c);
@@ -192,10 +194,10 @@ memo_put(MemoChain *chain, int i, const ZCachedUndo *c)
 }
 
 /* forget the chain used longest ago */
-static MemoChain *
+static IndexedChain *
 memo_new_chain(void)
 {
-	MemoChain  *chain = &chains[0];
+	IndexedChain *chain = &chains[0];
 
 	for (int c = 1; c < MEMO_CHAINS; c++)
 	{
@@ -210,9 +212,9 @@ memo_new_chain(void)
 }
 
 void
-zheap_memo_note(const ZCachedUndo *c)
+zheap_chain_index_note(const ZCachedUndo *c)
 {
-	MemoChain  *chain;
+	IndexedChain *chain;
 
 	for (int i = 0; i < MEMO_CHAINS; i++)
 	{

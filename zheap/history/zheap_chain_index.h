@@ -18,11 +18,12 @@
  * of no interest to row off: one that may cover it, starts the tenure or (if
  * stop_at_base) carries BASE, or that isn't remembered.  *known: it is.
  */
-extern UndoRecPtr zheap_memo_pass(char persistence, Fxid w, UndoRecPtr u,
-								  OffsetNumber off, bool stop_at_base,
-								  bool *known);
+extern UndoRecPtr zheap_chain_index_pass(char persistence, Fxid w,
+										 UndoRecPtr u,
+										 OffsetNumber off, bool stop_at_base,
+										 bool *known);
 
 /* remember a record that was come to, unless it is known */
-extern void zheap_memo_note(const ZCachedUndo *c);
+extern void zheap_chain_index_note(const ZCachedUndo *c);
 
 #endif							/* ZHEAP_CHAIN_INDEX_H */

@@ -32,15 +32,15 @@ find_base(ZReadContext *cx, BlockNumber block, Fxid w, UndoRecPtr u,
 
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block,
 					InvalidOffsetNumber, NULL, NULL);
-	walk.w = w;
-	walk.u = u;
+	walk.fxid = w;
+	walk.urp = u;
 	for (;;)
 	{
 		const ZUndo *r = &walk.undo;
 
 		if (!zheap_walk_fetch(&walk, false))
-			zheap_row_is_corrupt(cx->rel, block, InvalidOffsetNumber,
-								 "undo of the running transaction");
+			zheap_walk_corrupt(cx->rel, block, InvalidOffsetNumber,
+							   "undo of the running transaction");
 		if (r->flags & ZUNDO_BASE)
 		{
 			*base_fxid = r->base_fxid;
@@ -54,8 +54,8 @@ find_base(ZReadContext *cx, BlockNumber block, Fxid w, UndoRecPtr u,
 			return;
 		}
 		if (r->flags & ZUNDO_TENURE_START)
-			walk.w = r->prev_fxid;
-		walk.u = r->chain;
+			walk.fxid = r->prev_fxid;
+		walk.urp = r->chain;
 	}
 }
 
@@ -94,8 +94,8 @@ base_is_due(Page page, const ZXactSlotChoice *choice)
  * yet.  May read undo.
  */
 void
-zheap_undo_describe_tenure(ZReadContext *cx, Page page, BlockNumber block,
-						   const ZXactSlotChoice *choice, ZUndo *u)
+zheap_describe_tenure(ZReadContext *cx, Page page, BlockNumber block,
+					  const ZXactSlotChoice *choice, ZUndo *u)
 {
 	ZXactSlot	slot = ZPageGetXactSlot(page, choice->id);
 
@@ -146,13 +146,13 @@ zheap_undo_describe_tenure(ZReadContext *cx, Page page, BlockNumber block,
  * vanish before the record is read.
  */
 void
-zheap_undo_describe_old(ZReadContext *cx, Page page, BlockNumber block,
-						OffsetNumber off, const ZXactSlotChoice *choice,
-						const ZTupleHeader *hdr, ZUndo *u)
+zheap_describe_old(ZReadContext *cx, Page page, BlockNumber block,
+				   OffsetNumber off, const ZXactSlotChoice *choice,
+				   const ZTupleHeader *hdr, ZUndo *u)
 {
 	ZWalk		walk;
 
-	zheap_undo_describe_tenure(cx, page, block, choice, u);
+	zheap_describe_tenure(cx, page, block, choice, u);
 
 	u->flags &= ~ZUNDO_OLD_MASK;
 	u->link_fxid = InvalidFxid;
@@ -181,7 +181,7 @@ zheap_undo_describe_old(ZReadContext *cx, Page page, BlockNumber block,
 		!ZXactSlotIsAmbiguous(walk.slot);
 	for (;;)
 	{
-		ZXactStatus status = zheap_xact_status(walk.w, &cx->hz);
+		ZXactStatus status = zheap_xact_slot_fxid_status(walk.fxid, &cx->hz);
 
 		if (status == ZXACT_ALL_VISIBLE)
 		{
@@ -191,8 +191,8 @@ zheap_undo_describe_old(ZReadContext *cx, Page page, BlockNumber block,
 		if (status == ZXACT_COMMITTED)
 		{
 			u->flags |= ZUNDO_OLD_LINK;
-			u->link_fxid = walk.w;
-			u->link_urp = walk.u;
+			u->link_fxid = walk.fxid;
+			u->link_urp = walk.urp;
 			return;
 		}
 
@@ -209,8 +209,8 @@ zheap_undo_describe_old(ZReadContext *cx, Page page, BlockNumber block,
 				return;
 			default:
 				/* a running foreign writer is waited for before */
-				zheap_row_is_corrupt(cx->rel, block, off,
-									 "no running change of a row that is changed");
+				zheap_walk_corrupt(cx->rel, block, off,
+								   "no running change of a row that is changed");
 		}
 	}
 }

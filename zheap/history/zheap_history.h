@@ -30,15 +30,16 @@ typedef enum ZXactStatus
 	ZXACT_ABORTED
 } ZXactStatus;
 
-extern ZXactStatus zheap_xact_status(Fxid fxid, const UndoHorizons *hz);
+extern ZXactStatus zheap_xact_slot_fxid_status(Fxid fxid,
+											   const UndoHorizons *hz);
 
 /* as above for an xact slot; uses and sets the COMMITTED hint (Z18) */
 extern ZXactStatus zheap_xact_slot_status(Buffer buffer, ZXactSlot slot,
 										  const UndoHorizons *hz);
 
 /* does any xact slot of the page have an aborted owner (share lock) */
-extern bool zheap_page_has_aborted(Buffer buffer, Page page,
-								   const UndoHorizons *hz);
+extern bool zheap_xact_slot_any_aborted(Buffer buffer, Page page,
+										const UndoHorizons *hz);
 
 typedef enum ZTenure
 {
@@ -73,21 +74,22 @@ typedef struct ZOpenRecord
 	CommandId	cid;
 } ZOpenRecord;
 
-extern bool zheap_open_record_goes_on(const ZOpenRecord *open, Relation rel,
-									  BlockNumber block,
-									  const ZXactSlotChoice *choice,
-									  Fxid fxid, CommandId cid);
-extern void zheap_open_record_note(ZOpenRecord *open, Relation rel,
-								   BlockNumber block, UndoRecPtr urp,
-								   Fxid fxid, CommandId cid);
+extern bool zheap_xact_slot_record_covers(const ZOpenRecord *open,
+										  Relation rel,
+										  BlockNumber block,
+										  const ZXactSlotChoice *choice,
+										  Fxid fxid, CommandId cid);
+extern void zheap_xact_slot_note_record(ZOpenRecord *open, Relation rel,
+										BlockNumber block, UndoRecPtr urp,
+										Fxid fxid, CommandId cid);
 
 typedef enum ZReserveResult
 {
 	ZRESERVE_OK,
 	ZRESERVE_ABORTED,			/* an aborted owner is on the page: roll it
 								 * back first, start over */
-	ZRESERVE_WAIT				/* only running foreign owners: release the page,
-								 * wait for *wait_for, start over */
+	ZRESERVE_WAIT				/* only running foreign owners: release the
+								 * page, wait for *wait_for, start over */
 } ZReserveResult;
 
 /*
@@ -126,8 +128,9 @@ extern void zheap_xact_slot_flag_header(ZTupleHeader *header, uint8 id,
  * fxid frozen by more than U (the conflict horizon), 0 if none;
  * *changed tells whether anything was.  rel may be NULL: then only < U.
  */
-extern Fxid zheap_page_freeze(Relation rel, Page page, const UndoHorizons *hz,
-							  bool *changed);
+extern Fxid zheap_xact_slot_freeze_page(Relation rel, Page page,
+										const UndoHorizons *hz,
+										bool *changed);
 
 /* ----------------------------------------------------------------
  *	zheap_visibility.c
@@ -142,11 +145,13 @@ typedef struct ZVersion
 	Fxid		writer;			/* 0: visible to all */
 	CommandId	cid;			/* valid if own */
 	bool		own;			/* writer is a current xid */
-	bool		loose;			/* writer may be a later owner of the xact slot,
-								 * see ZReadContext */
+	bool		approximate;	/* writer may be a later owner of the xact
+								 * slot, see ZReadContext */
 	bool		ended;			/* this version is a deletion or move */
-	uint8		kind;			/* ZUNDO_* of the record that made it; 0 unknown */
-	ItemPointerData next;		/* moved to, if kind is ZUNDO_MOVE; else invalid */
+	uint8		kind;			/* ZUNDO_* of the record that made it; 0
+								 * unknown */
+	ItemPointerData next;		/* moved to, if kind is ZUNDO_MOVE; else
+								 * invalid */
 	uint16		len;
 	char		data[BLCKSZ];
 } ZVersion;
@@ -159,13 +164,14 @@ typedef struct ZReadContext
 	UndoHorizons hz;
 	UndoReader	reader;
 	bool		check_serializable; /* report conflicts out */
+
 	/*
-	 * Set after zheap_read_begin by readers that don't compare versions: the
-	 * identity of a foreign version may be the xact slot's owner instead of
-	 * its writer, and "next" of a moved row isn't looked for.  Saves undo
-	 * reads.
+	 * Set after zheap_visibility_begin by readers that don't compare
+	 * versions: the identity of a foreign version may be the xact slot's
+	 * owner instead of its writer, and "next" of a moved row isn't looked
+	 * for.  Saves undo reads.
 	 */
-	bool		loose_identity;
+	bool		approximate_identity;
 } ZReadContext;
 
 /*
@@ -173,9 +179,10 @@ typedef struct ZReadContext
  * resample: to be called again before each further page is locked.
  * end: gives up pins.
  */
-extern void zheap_read_begin(ZReadContext *cx, Relation rel, Snapshot snapshot);
-extern void zheap_read_resample(ZReadContext *cx);
-extern void zheap_read_end(ZReadContext *cx);
+extern void zheap_visibility_begin(ZReadContext *cx, Relation rel,
+								   Snapshot snapshot);
+extern void zheap_visibility_resample(ZReadContext *cx);
+extern void zheap_visibility_end(ZReadContext *cx);
 
 /*
  * Which version of (page, off) does cx->snapshot see?  The page is
@@ -186,17 +193,18 @@ extern void zheap_read_end(ZReadContext *cx);
  *	SELF).  With an ended result true is never returned, but *v is filled (kind,
  *	writer, next) when the newest relevant version is ended, else v->len = 0.
  */
-extern bool zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
+extern bool zheap_visibility_find(ZReadContext *cx, Buffer buffer, Page page,
 								  BlockNumber block, OffsetNumber off,
 								  ZVersion *v);
 
 /*
  * Do pointer and header alone tell that an MVCC snapshot sees no row at off,
- * because it had ended before?  False: zheap_visible_version knows.  Page
+ * because it had ended before?  False: zheap_visibility_find knows.  Page
  * locked as there; no undo is read.
  */
-extern bool zheap_row_is_past(ZReadContext *cx, Buffer buffer, Page page,
-							  OffsetNumber off);
+extern bool zheap_visibility_is_past(ZReadContext *cx, Buffer buffer,
+									 Page page,
+									 OffsetNumber off);
 
 /*
  * For page scans: the owners of a page's xact slots, each judged once.  A row
@@ -217,8 +225,9 @@ typedef struct ZOwners
 	Fxid		writer[ZHEAP_MAX_XACT_SLOTS + 1];
 } ZOwners;
 
-extern bool zheap_page_owners(ZReadContext *cx, Buffer buffer, Page page,
-							  BlockNumber block, ZOwners *owners);
+extern bool zheap_visibility_page_owners(ZReadContext *cx, Buffer buffer,
+										 Page page,
+										 BlockNumber block, ZOwners *owners);
 
 /*
  * The newest non-aborted change of a row, for writers.  Exclusive or share
@@ -226,35 +235,41 @@ extern bool zheap_page_owners(ZReadContext *cx, Buffer buffer, Page page,
  */
 typedef struct ZTop
 {
-	bool		exists;			/* a NORMAL pointer with at least one non-aborted version */
+	bool		exists;			/* a NORMAL pointer with at least one
+								 * non-aborted version */
 	ZXactStatus status;			/* of writer; ALL_VISIBLE if frozen */
 	Fxid		writer;			/* 0 if all-visible */
 	CommandId	cid;			/* if CURRENT */
-	uint8		kind;			/* ZUNDO_INSERT_*, UPDATE, DELETE, MOVE; 0 unknown */
-	bool		key_changed;	/* UPDATE touching key columns; DELETE, MOVE with KEY */
+	uint8		kind;			/* ZUNDO_INSERT_*, UPDATE, DELETE, MOVE; 0
+								 * unknown */
+	bool		key_changed;	/* UPDATE touching key columns; DELETE, MOVE
+								 * with KEY */
 	bool		ended;
 	bool		moved_partition;
 	ItemPointerData next;		/* MOVE */
 } ZTop;
 
-extern void zheap_top_version(ZReadContext *cx, Buffer buffer, Page page,
-							  BlockNumber block, OffsetNumber off, ZTop *top);
+extern void zheap_visibility_top(ZReadContext *cx, Buffer buffer, Page page,
+								 BlockNumber block, OffsetNumber off, ZTop *top);
 
 /*
  * Image and identity before my own most recent in-place update of the row
  * (tag PRE).  False if the top isn't an own in-place update.
  */
-extern bool zheap_predecessor(ZReadContext *cx, Buffer buffer, Page page,
-							  BlockNumber block, OffsetNumber off, ZVersion *v);
+extern bool zheap_visibility_predecessor(ZReadContext *cx, Buffer buffer,
+										 Page page,
+										 BlockNumber block, OffsetNumber off,
+										 ZVersion *v);
 
 /* was a row, whose top the snapshot doesn't see, only copied since */
-extern bool zheap_row_was_only_copied(ZReadContext *cx, Buffer buffer,
-									  Page page, BlockNumber block,
-									  OffsetNumber off, Snapshot snapshot);
+extern bool zheap_visibility_only_copied(ZReadContext *cx, Buffer buffer,
+										 Page page, BlockNumber block,
+										 OffsetNumber off, Snapshot snapshot);
 
 /* is the row surely dead to every snapshot, present and future (all_dead) */
-extern bool zheap_row_is_dead_to_all(ZReadContext *cx, Buffer buffer, Page page,
-									 BlockNumber block, OffsetNumber off);
+extern bool zheap_visibility_dead_to_all(ZReadContext *cx, Buffer buffer,
+										 Page page,
+										 BlockNumber block, OffsetNumber off);
 
 /* ----------------------------------------------------------------
  *	zheap_predicate.c
@@ -288,14 +303,15 @@ extern void zheap_predicate_conflict_in(Relation rel, BlockNumber block,
  * the tuple's header after normalising (before the takeover pass).  Also sets
  * TENURE_START, FAMILY, prev_fxid, BASE, chain.
  */
-extern void zheap_undo_describe_old(ZReadContext *cx, Page page,
-									BlockNumber block, OffsetNumber off,
-									const ZXactSlotChoice *choice,
-									const ZTupleHeader *hdr, ZUndo *u);
+extern void zheap_describe_old(ZReadContext *cx, Page page,
+							   BlockNumber block, OffsetNumber off,
+							   const ZXactSlotChoice *choice,
+							   const ZTupleHeader *hdr, ZUndo *u);
 
 /* the same for records without an old version (inserts, locks) */
-extern void zheap_undo_describe_tenure(ZReadContext *cx, Page page,
-									   BlockNumber block,
-									   const ZXactSlotChoice *choice, ZUndo *u);
+extern void zheap_describe_tenure(ZReadContext *cx, Page page,
+								  BlockNumber block,
+								  const ZXactSlotChoice *choice,
+								  ZUndo *u);
 
 #endif							/* ZHEAP_HISTORY_H */

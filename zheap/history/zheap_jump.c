@@ -102,7 +102,7 @@ jump_is_due(const ZReadContext *cx, const ZUndo *u)
 static bool
 is_needed(const ZReadContext *cx, Fxid writer)
 {
-	return writer >= cx->hz.h &&
+	return writer >= cx->hz.discard_before &&
 		!GlobalVisCheckRemovableFullXid(cx->rel,
 										FullTransactionIdFromU64(writer));
 }
@@ -112,8 +112,8 @@ static void
 remember_end(const ZWalk *walk, JumpEnd *end)
 {
 	end->found = true;
-	end->jump.fxid = walk->w;
-	end->jump.urp = walk->u;
+	end->jump.fxid = walk->fxid;
+	end->jump.urp = walk->urp;
 	end->jump.natts_flags1 = walk->hdr.natts_flags1 & ~ZH_SLACK;
 	end->len = *walk->len;
 	memcpy(end->image, walk->image, end->len);
@@ -129,7 +129,7 @@ find_last(const ZReadContext *cx, ZWalk *walk, Page page, JumpEnd *end)
 	ZWalkState	state = zheap_walk_start(walk, page);
 
 	walk->budget = SEARCH_RECORDS;
-	while (state == ZWALK_OWNED && is_needed(cx, walk->w) &&
+	while (state == ZWALK_OWNED && is_needed(cx, walk->fxid) &&
 		   end->versions < SEARCH_INTERVALS * jump_interval)
 	{
 		switch (zheap_walk_find(walk, false))

@@ -32,7 +32,7 @@ place_of(UndoRecPtr urp)
 }
 
 void
-zheap_undo_cache_expect(UndoRecPtr urp)
+zheap_record_cache_expect(UndoRecPtr urp)
 {
 	const char *place = (const char *) place_of(urp);
 
@@ -41,7 +41,7 @@ zheap_undo_cache_expect(UndoRecPtr urp)
 }
 
 const ZCachedUndo *
-zheap_undo_cache_get(char persistence, Fxid writer, UndoRecPtr urp)
+zheap_record_cache_get(char persistence, Fxid writer, UndoRecPtr urp)
 {
 	const ZCachedUndo *c = place_of(urp);
 
@@ -51,8 +51,8 @@ zheap_undo_cache_get(char persistence, Fxid writer, UndoRecPtr urp)
 }
 
 const ZCachedUndo *
-zheap_undo_cache_put(char persistence, const UndoRecord *rec,
-					 const ZUndo *undo)
+zheap_record_cache_put(char persistence, const UndoRecord *rec,
+					   const ZUndo *undo)
 {
 	ZCachedUndo *c = place_of(rec->urp);
 
@@ -89,7 +89,7 @@ zheap_undo_cache_put(char persistence, const UndoRecord *rec,
 }
 
 void
-zheap_undo_cache_unpack(const ZCachedUndo *c, UndoRecord *rec)
+zheap_record_cache_unpack(const ZCachedUndo *c, UndoRecord *rec)
 {
 	Assert(c->has_payload);
 	rec->urp = c->urp;

@@ -40,18 +40,19 @@ typedef struct ZCachedUndo
 } ZCachedUndo;
 
 /* the record if it is remembered, else NULL; valid until the next put */
-extern const ZCachedUndo *zheap_undo_cache_get(char persistence, Fxid writer,
-											   UndoRecPtr urp);
+extern const ZCachedUndo *zheap_record_cache_get(char persistence, Fxid writer,
+												 UndoRecPtr urp);
 
 /* the record is going to be asked for: have the place fetched */
-extern void zheap_undo_cache_expect(UndoRecPtr urp);
+extern void zheap_record_cache_expect(UndoRecPtr urp);
 
 /* remember a record that was read and decoded */
-extern const ZCachedUndo *zheap_undo_cache_put(char persistence,
-											   const UndoRecord *rec,
-											   const ZUndo *undo);
+extern const ZCachedUndo *zheap_record_cache_put(char persistence,
+												 const UndoRecord *rec,
+												 const ZUndo *undo);
 
-/* make rec what undo_fetch() made it; has_payload required */
-extern void zheap_undo_cache_unpack(const ZCachedUndo *cached, UndoRecord *rec);
+/* make rec what undo_record_fetch() made it; has_payload required */
+extern void zheap_record_cache_unpack(const ZCachedUndo *cached,
+									  UndoRecord *rec);
 
 #endif							/* ZHEAP_RECORD_CACHE_H */

@@ -18,7 +18,7 @@
  * so is the history of an ender that it doesn't see.
  *
  * Locks: the table page's content lock, share is enough, or a private copy of
- * the page; undo pages are locked one at a time inside undo_fetch().
+ * the page; undo pages are locked one at a time inside undo_record_fetch().
  *
  *-------------------------------------------------------------------------
  */
@@ -65,7 +65,7 @@ cache_find(char persistence, Fxid writer, UndoRecPtr urp, BlockNumber block)
 
 /* the page has a spill chain */
 void
-zheap_spill_start(ZSpillChain *chain, Page page)
+zheap_spill_chain_start(ZSpillChain *chain, Page page)
 {
 	ZXactSlot	spill = ZPageGetSpill(page);
 
@@ -74,27 +74,29 @@ zheap_spill_start(ZSpillChain *chain, Page page)
 }
 
 bool
-zheap_spill_next(ZSpillChain *chain, UndoReader *reader, BlockNumber block,
-				 ZSpillCursor *entries)
+zheap_spill_chain_next(ZSpillChain *chain, UndoReader *reader,
+					   BlockNumber block,
+					   ZSpillCursor *entries)
 {
 	SpillCache *c;
 
 	Assert(chain->fxid != InvalidFxid);
 	Assert(reader->persistence != RELPERSISTENCE_TEMP);
 
-	if (chain->fxid < undo_horizons().h)
+	if (chain->fxid < undo_log_horizons().discard_before)
 		return false;
 	c = cache_find(reader->persistence, chain->fxid, chain->urp, block);
 	if (c == NULL)
 	{
 		if (spill_cache == NULL)
 			spill_cache = MemoryContextAllocZero(TopMemoryContext,
-												 SPILL_CACHE * sizeof(SpillCache));
+												 SPILL_CACHE *
+												 sizeof(SpillCache));
 		c = &spill_cache[spill_cache_next];
 		spill_cache_next = (spill_cache_next + 1) % SPILL_CACHE_USED;
 		c->valid = false;
-		if (!undo_fetch(reader, chain->urp, chain->fxid, block, false,
-						&c->raw))
+		if (!undo_record_fetch(reader, chain->urp, chain->fxid, block, false,
+							   &c->raw))
 			return false;
 		zheap_undo_decode(&c->raw, &c->undo);
 		if (c->undo.kind != ZUNDO_SPILL)
@@ -116,27 +118,27 @@ zheap_spill_next(ZSpillChain *chain, UndoReader *reader, BlockNumber block,
 }
 
 bool
-zheap_spill_next_entry(ZSpillCursor *entries, ZSpillEntry *entry)
+zheap_spill_chain_next_entry(ZSpillCursor *entries, ZSpillEntry *entry)
 {
 	return zheap_undo_next_entry(entries->raw, entries->undo, &entries->at,
 								 entry);
 }
 
 ZSpillResult
-zheap_spill_find(UndoReader *reader, Page page, BlockNumber block,
-				 OffsetNumber off, Fxid floor, ZSpillEntry *entry)
+zheap_spill_chain_find(UndoReader *reader, Page page, BlockNumber block,
+					   OffsetNumber off, Fxid floor, ZSpillEntry *entry)
 {
 	ZSpillChain chain;
 
-	zheap_spill_start(&chain, page);
+	zheap_spill_chain_start(&chain, page);
 	while (chain.fxid != InvalidFxid)
 	{
 		ZSpillCursor entries;
 
 		if (chain.fxid < floor ||
-			!zheap_spill_next(&chain, reader, block, &entries))
+			!zheap_spill_chain_next(&chain, reader, block, &entries))
 			return ZSPILL_NEEDLESS;
-		while (zheap_spill_next_entry(&entries, entry))
+		while (zheap_spill_chain_next_entry(&entries, entry))
 		{
 			if (entry->off == off)
 				return ZSPILL_FOUND;

@@ -28,7 +28,7 @@ typedef struct ZSpillChain
 	UndoRecPtr	urp;
 } ZSpillChain;
 
-extern void zheap_spill_start(ZSpillChain *chain, Page page);
+extern void zheap_spill_chain_start(ZSpillChain *chain, Page page);
 
 /* the entries of a record */
 typedef struct ZSpillCursor
@@ -43,17 +43,18 @@ typedef struct ZSpillCursor
  * before.  False: its writer is below H, so that nobody needs what it holds.
  * The cursor, and entries read by it, live until the next call.
  */
-extern bool zheap_spill_next(ZSpillChain *chain, UndoReader *reader,
-							 BlockNumber block, ZSpillCursor *entries);
-extern bool zheap_spill_next_entry(ZSpillCursor *entries, ZSpillEntry *entry);
+extern bool zheap_spill_chain_next(ZSpillChain *chain, UndoReader *reader,
+								   BlockNumber block, ZSpillCursor *entries);
+extern bool zheap_spill_chain_next_entry(ZSpillCursor *entries,
+										 ZSpillEntry *entry);
 
 /*
  * Look for a spilled row.  Records of writers below floor are not read: who
  * passes the xmin of a snapshot asks for that snapshot.  entry->tuple lives
  * until the next call.
  */
-extern ZSpillResult zheap_spill_find(UndoReader *reader, Page page,
-									 BlockNumber block, OffsetNumber off,
-									 Fxid floor, ZSpillEntry *entry);
+extern ZSpillResult zheap_spill_chain_find(UndoReader *reader, Page page,
+										   BlockNumber block, OffsetNumber off,
+										   Fxid floor, ZSpillEntry *entry);
 
 #endif							/* ZHEAP_SPILL_CHAIN_H */

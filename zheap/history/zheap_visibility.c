@@ -8,8 +8,8 @@
  * page, hints of xact slots excepted.
  *
  * Locks: callers hold the page's content lock, share or exclusive, during a
- * whole call.  Only zheap_read_begin() and zheap_read_resample() want no page
- * locked.  Undo pages are locked one at a time inside undo_fetch().
+ * whole call.  Only zheap_visibility_begin() and zheap_visibility_resample() want no page
+ * locked.  Undo pages are locked one at a time inside undo_record_fetch().
  *
  * What may be thrown: corruption found on the way, serialization failures
  * (check_serializable), and "not supported" for historic snapshots.
@@ -42,29 +42,29 @@
  * snapshot may be NULL if only questions of writers will be asked.
  */
 void
-zheap_read_begin(ZReadContext *cx, Relation rel, Snapshot snapshot)
+zheap_visibility_begin(ZReadContext *cx, Relation rel, Snapshot snapshot)
 {
 	cx->rel = rel;
 	cx->snapshot = snapshot;
-	cx->loose_identity = false;
+	cx->approximate_identity = false;
 	cx->check_serializable = snapshot != NULL && IsMVCCSnapshot(snapshot) &&
 		CheckForSerializableConflictOutNeeded(rel, snapshot);
-	cx->hz = undo_horizons();
+	cx->hz = undo_log_horizons();
 	UNDO_POINT("horizon-sampled");
-	undo_reader_open(&cx->reader, rel);
+	undo_record_reader_open(&cx->reader, rel);
 }
 
 void
-zheap_read_resample(ZReadContext *cx)
+zheap_visibility_resample(ZReadContext *cx)
 {
-	cx->hz = undo_horizons();
+	cx->hz = undo_log_horizons();
 	UNDO_POINT("horizon-resampled");
 }
 
 void
-zheap_read_end(ZReadContext *cx)
+zheap_visibility_end(ZReadContext *cx)
 {
-	undo_reader_close(&cx->reader);
+	undo_record_reader_close(&cx->reader);
 }
 
 /* ----------------------------------------------------------------
@@ -80,9 +80,9 @@ zheap_read_end(ZReadContext *cx)
 static ZXactStatus
 mvcc_status(const ZReadContext *cx, ZWalk *walk, Buffer buffer)
 {
-	TransactionId xid = XidFromFxid(walk->w);
+	TransactionId xid = XidFromFxid(walk->fxid);
 
-	if (walk->w < cx->hz.u)
+	if (walk->fxid < cx->hz.all_visible_before)
 		return ZXACT_ALL_VISIBLE;
 	if (TransactionIdIsCurrentTransactionId(xid))
 		return ZXACT_CURRENT;
@@ -105,13 +105,13 @@ jump_back(const ZReadContext *cx, ZWalk *walk)
 	{
 		Fxid		fxid = walk->undo.jump.fxid;
 
-		if (fxid < cx->hz.u ||
+		if (fxid < cx->hz.all_visible_before ||
 			TransactionIdIsCurrentTransactionId(XidFromFxid(fxid)) ||
 			!XidInMVCCSnapshot(XidFromFxid(fxid), cx->snapshot))
 			return;
 		if (!zheap_walk_jump(walk))
-			zheap_row_is_corrupt(cx->rel, walk->block, walk->off,
-								 "undo of a transaction that is in progress for the snapshot");
+			zheap_walk_corrupt(cx->rel, walk->block, walk->off,
+							   "undo of a transaction that is in progress for the snapshot");
 	}
 }
 
@@ -165,7 +165,7 @@ version_clear(ZVersion *v)
 	v->writer = InvalidFxid;
 	v->cid = InvalidCommandId;
 	v->own = false;
-	v->loose = false;
+	v->approximate = false;
 	v->ended = false;
 	v->kind = 0;
 	ItemPointerSetInvalid(&v->next);
@@ -176,7 +176,7 @@ version_clear(ZVersion *v)
 static void
 version_from_record(ZVersion *v, const ZWalk *walk, ZXactStatus status)
 {
-	v->writer = walk->w;
+	v->writer = walk->fxid;
 	v->kind = walk->undo.kind;
 	if (status == ZXACT_CURRENT)
 	{
@@ -201,16 +201,16 @@ version_identify(const ZReadContext *cx, ZWalk *walk, Buffer buffer,
 	for (;;)
 	{
 		ZXactStatus status = zheap_walk_status(walk, buffer);
-		bool		moved = !cx->loose_identity &&
+		bool		moved = !cx->approximate_identity &&
 			(walk->hdr.flags2 & ZH_END_MASK) == ZH_MOVED;
 
 		if (status == ZXACT_ALL_VISIBLE)
 			return;
 		if (status != ZXACT_CURRENT && !moved &&
-			(ZWalkIsExact(walk) || cx->loose_identity))
+			(ZWalkIsExact(walk) || cx->approximate_identity))
 		{
-			v->writer = walk->w;
-			v->loose = !ZWalkIsExact(walk);
+			v->writer = walk->fxid;
+			v->approximate = !ZWalkIsExact(walk);
 			return;
 		}
 		switch (zheap_walk_find(walk, status == ZXACT_ABORTED))
@@ -243,13 +243,13 @@ dirty_step_over(ZReadContext *cx, const ZWalk *walk, bool inserted)
 
 	if (inserted)
 	{
-		snapshot->xmin = XidFromFxid(walk->w);
+		snapshot->xmin = XidFromFxid(walk->fxid);
 		snapshot->xmax = InvalidTransactionId;
 		return true;
 	}
 	/* the newest writer is the one to wait for */
 	if (!TransactionIdIsValid(snapshot->xmax))
-		snapshot->xmax = XidFromFxid(walk->w);
+		snapshot->xmax = XidFromFxid(walk->fxid);
 	return false;
 }
 
@@ -285,7 +285,7 @@ spill_floor(Snapshot snapshot, Page page)
 	if (likely((ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) == 0) ||
 		!TransactionIdIsNormal(snapshot->xmin))
 		return InvalidFxid;
-	return undo_fxid_from_xid(snapshot->xmin);
+	return undo_log_fxid_from_xid(snapshot->xmin);
 }
 
 /*
@@ -316,7 +316,7 @@ version_accept(ZReadContext *cx, ZWalk *walk, ZWalkState state, Buffer buffer,
 	{
 		if (v->writer == InvalidFxid)
 			return false;
-		if (zheap_xact_status(v->writer, &cx->hz) != ZXACT_COMMITTED)
+		if (zheap_xact_slot_fxid_status(v->writer, &cx->hz) != ZXACT_COMMITTED)
 			return true;
 		return !GlobalVisTestIsRemovableFullXid(cx->snapshot->vistest,
 												FullTransactionIdFromU64(v->writer));
@@ -330,7 +330,7 @@ version_accept(ZReadContext *cx, ZWalk *walk, ZWalkState state, Buffer buffer,
  * one (it isn't removable yet).
  */
 bool
-zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
+zheap_visibility_find(ZReadContext *cx, Buffer buffer, Page page,
 					  BlockNumber block, OffsetNumber off, ZVersion *v)
 {
 	Snapshot	snapshot = cx->snapshot;
@@ -379,7 +379,7 @@ zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
 			ZWalkIsPlainInsert(&walk) &&
 			!(type == SNAPSHOT_DIRTY && is_speculative(&walk)))
 		{
-			zheap_predicate_conflict_out(cx, walk.w);
+			zheap_predicate_conflict_out(cx, walk.fxid);
 			if (type == SNAPSHOT_DIRTY && dirty_step_over(cx, &walk, true))
 				return version_accept(cx, &walk, state, buffer, v);
 			zheap_walk_forget_missing(&walk);
@@ -399,8 +399,8 @@ zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
 		{
 			/* can't be: the snapshot itself keeps what it doesn't see */
 			if (type == SNAPSHOT_MVCC)
-				zheap_row_is_corrupt(cx->rel, block, off,
-									 "undo of a transaction that is in progress for the snapshot");
+				zheap_walk_corrupt(cx->rel, block, off,
+								   "undo of a transaction that is in progress for the snapshot");
 			/* it committed and became visible to all since it was judged */
 			return version_accept(cx, &walk, ZWALK_SETTLED, buffer, v);
 		}
@@ -419,7 +419,7 @@ zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
 			bool		inserted = ZUndoIsInsert(&walk.undo);
 
 			if (!ZUndoIsCopy(&walk.undo))
-				zheap_predicate_conflict_out(cx, walk.w);
+				zheap_predicate_conflict_out(cx, walk.fxid);
 			if (type == SNAPSHOT_DIRTY && dirty_step_over(cx, &walk, inserted))
 			{
 				if (is_speculative(&walk))
@@ -447,8 +447,8 @@ zheap_visible_version(ZReadContext *cx, Buffer buffer, Page page,
  * ended the row, be it the owner or somebody below (Z2).
  */
 bool
-zheap_row_is_past(ZReadContext *cx, Buffer buffer, Page page,
-				  OffsetNumber off)
+zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
+						 OffsetNumber off)
 {
 	ItemId		lp = PageGetItemId(page, off);
 	ZTupleHeader hdr;
@@ -463,7 +463,7 @@ zheap_row_is_past(ZReadContext *cx, Buffer buffer, Page page,
 		if ((ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) == 0)
 			return false;		/* the slow path will say what is wrong */
 		p = ZXactSlotFxid(ZPageGetSpill(page));
-		return p < cx->hz.u ||
+		return p < cx->hz.all_visible_before ||
 			TransactionIdPrecedes(XidFromFxid(p), cx->snapshot->xmin);
 	}
 	if (ItemIdIsDead(lp))
@@ -509,21 +509,22 @@ read_ahead(ZReadContext *cx, ZWalk *walk, Fxid *w, UndoRecPtr *u, int n)
 	{
 		for (int i = 0; i < n; i++)
 		{
-			undo_expect(persistence, u[i]);
-			zheap_undo_cache_expect(u[i]);
+			undo_file_expect(persistence, u[i]);
+			zheap_record_cache_expect(u[i]);
 		}
 		for (int i = 0; i < n; i++)
-			undo_expect_page(persistence, u[i]);
+			undo_file_expect_page(persistence, u[i]);
 		for (int i = n - 1; i >= 0; i--)
 		{
 			walk->slot = NULL;
-			walk->w = w[i];
-			walk->u = u[i];
-			if (zheap_walk_pass(walk) && walk->w >= cx->hz.u &&
-				XidInMVCCSnapshot(XidFromFxid(walk->w), cx->snapshot))
+			walk->fxid = w[i];
+			walk->urp = u[i];
+			if (zheap_walk_pass(walk) &&
+				walk->fxid >= cx->hz.all_visible_before &&
+				XidInMVCCSnapshot(XidFromFxid(walk->fxid), cx->snapshot))
 			{
-				w[i] = walk->w;
-				u[i] = walk->u;
+				w[i] = walk->fxid;
+				u[i] = walk->urp;
 			}
 			else
 			{
@@ -544,8 +545,8 @@ read_ahead(ZReadContext *cx, ZWalk *walk, Fxid *w, UndoRecPtr *u, int n)
  * asked: a standby's snapshot may be older than they are (Z26).
  */
 bool
-zheap_page_owners(ZReadContext *cx, Buffer buffer, Page page,
-				  BlockNumber block, ZOwners *owners)
+zheap_visibility_page_owners(ZReadContext *cx, Buffer buffer, Page page,
+							 BlockNumber block, ZOwners *owners)
 {
 	ZPageOpaque opaque = ZPageGetOpaque(page);
 	bool		all = true;
@@ -572,7 +573,8 @@ zheap_page_owners(ZReadContext *cx, Buffer buffer, Page page,
 
 		owners->unseen[id] = false;
 		owners->writer[id] = ZXactSlotFxid(slot);
-		if (ZXactSlotIsFree(slot) || owners->writer[id] < cx->hz.u)
+		if (ZXactSlotIsFree(slot) ||
+			owners->writer[id] < cx->hz.all_visible_before)
 			continue;
 		zheap_walk_at_slot(&walk, page, (uint8) id);
 		status = mvcc_status(cx, &walk, buffer);
@@ -582,8 +584,8 @@ zheap_page_owners(ZReadContext *cx, Buffer buffer, Page page,
 			case ZXACT_COMMITTED:
 				break;
 			case ZXACT_RUNNING:
-				w[nunseen] = walk.w;
-				u[nunseen++] = walk.u;
+				w[nunseen] = walk.fxid;
+				u[nunseen++] = walk.urp;
 				/* FALLTHROUGH */
 			default:
 				owners->aborted |= status == ZXACT_ABORTED;
@@ -660,8 +662,8 @@ walk_to_top(ZWalk *walk, Page page, Buffer buffer, ZXactStatus *status,
  * all, or committed and not ended.
  */
 void
-zheap_top_version(ZReadContext *cx, Buffer buffer, Page page,
-				  BlockNumber block, OffsetNumber off, ZTop *top)
+zheap_visibility_top(ZReadContext *cx, Buffer buffer, Page page,
+					 BlockNumber block, OffsetNumber off, ZTop *top)
 {
 	ZWalk		walk;
 	ZWalkState	state;
@@ -689,7 +691,7 @@ zheap_top_version(ZReadContext *cx, Buffer buffer, Page page,
 		Assert(top->status == ZXACT_ALL_VISIBLE);
 		return;
 	}
-	top->writer = walk.w;
+	top->writer = walk.fxid;
 	if (!found)
 		return;
 	top->kind = walk.undo.kind;
@@ -706,8 +708,8 @@ zheap_top_version(ZReadContext *cx, Buffer buffer, Page page,
  * was made, and the row may have been deleted since by the same transaction.
  */
 bool
-zheap_predecessor(ZReadContext *cx, Buffer buffer, Page page,
-				  BlockNumber block, OffsetNumber off, ZVersion *v)
+zheap_visibility_predecessor(ZReadContext *cx, Buffer buffer, Page page,
+							 BlockNumber block, OffsetNumber off, ZVersion *v)
 {
 	ZWalk		walk;
 	ZWalkState	state;
@@ -766,9 +768,9 @@ zheap_predecessor(ZReadContext *cx, Buffer buffer, Page page,
  * MVCC snapshot: was the row merely copied since, by rewrites of its table?
  */
 bool
-zheap_row_was_only_copied(ZReadContext *cx, Buffer buffer, Page page,
-						  BlockNumber block, OffsetNumber off,
-						  Snapshot snapshot)
+zheap_visibility_only_copied(ZReadContext *cx, Buffer buffer, Page page,
+							 BlockNumber block, OffsetNumber off,
+							 Snapshot snapshot)
 {
 	ZWalk		walk;
 	ZWalkState	state;
@@ -784,7 +786,7 @@ zheap_row_was_only_copied(ZReadContext *cx, Buffer buffer, Page page,
 			return true;
 		if (status != ZXACT_COMMITTED)
 			return false;
-		if (!XidInMVCCSnapshot(XidFromFxid(walk.w), snapshot))
+		if (!XidInMVCCSnapshot(XidFromFxid(walk.fxid), snapshot))
 			return true;
 		switch (zheap_walk_find(&walk, false))
 		{
@@ -807,8 +809,8 @@ zheap_row_was_only_copied(ZReadContext *cx, Buffer buffer, Page page,
  * an aborted owner aren't: first the page must be rolled back.
  */
 bool
-zheap_row_is_dead_to_all(ZReadContext *cx, Buffer buffer, Page page,
-						 BlockNumber block, OffsetNumber off)
+zheap_visibility_dead_to_all(ZReadContext *cx, Buffer buffer, Page page,
+							 BlockNumber block, OffsetNumber off)
 {
 	ZWalk		walk;
 	ItemId		lp;
@@ -824,7 +826,7 @@ zheap_row_is_dead_to_all(ZReadContext *cx, Buffer buffer, Page page,
 	{
 		Fxid		p = ZXactSlotFxid(ZPageGetSpill(page));
 
-		return p < cx->hz.u ||
+		return p < cx->hz.all_visible_before ||
 			GlobalVisCheckRemovableFullXid(cx->rel,
 										   FullTransactionIdFromU64(p));
 	}

@@ -29,8 +29,8 @@
 #define LONG_TENURE		UNDO_KNOB("long-tenure", 4, 0, 4)
 
 void
-zheap_row_is_corrupt(Relation rel, BlockNumber block, OffsetNumber off,
-					 const char *expected)
+zheap_walk_corrupt(Relation rel, BlockNumber block, OffsetNumber off,
+				   const char *expected)
 {
 	/* a hand-made relcache entry has no name but its file's number */
 	ereport(ERROR,
@@ -45,7 +45,7 @@ zheap_row_is_corrupt(Relation rel, BlockNumber block, OffsetNumber off,
 }
 
 #define walk_is_corrupt(walk, expected) \
-	zheap_row_is_corrupt((walk)->rel, (walk)->block, (walk)->off, expected)
+	zheap_walk_corrupt((walk)->rel, (walk)->block, (walk)->off, expected)
 
 /*
  * Prepare a walk.  image (BLCKSZ bytes) and len receive the version's bytes,
@@ -55,15 +55,15 @@ zheap_row_is_corrupt(Relation rel, BlockNumber block, OffsetNumber off,
 void
 zheap_walk_init(ZWalk *walk, Relation rel, UndoReader *reader,
 				const UndoHorizons *hz, BlockNumber block, OffsetNumber off,
-				char *image, uint16 *len)
+				char *image, uint16 * len)
 {
 	walk->rel = rel;
 	walk->reader = reader;
 	walk->hz = hz;
 	walk->block = block;
 	walk->off = off;
-	walk->w = InvalidFxid;
-	walk->u = InvalidUndoRecPtr;
+	walk->fxid = InvalidFxid;
+	walk->urp = InvalidUndoRecPtr;
 	walk->skip = false;
 	walk->slot = NULL;
 	memset(&walk->hdr, 0, sizeof(ZTupleHeader));
@@ -110,8 +110,8 @@ zheap_walk_at_slot(ZWalk *walk, Page page, uint8 id)
 		walk_is_corrupt(walk, "an xact slot that has an owner");
 
 	walk->slot = slot;
-	walk->w = ZXactSlotFxid(slot);
-	walk->u = slot->urp;
+	walk->fxid = ZXactSlotFxid(slot);
+	walk->urp = slot->urp;
 }
 
 /*
@@ -126,8 +126,8 @@ walk_start_spilled(ZWalk *walk, Page page)
 
 	if ((ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) == 0)
 		walk_is_corrupt(walk, "a spill chain of the page");
-	switch (zheap_spill_find(walk->reader, page, walk->block, walk->off,
-							 walk->floor, &entry))
+	switch (zheap_spill_chain_find(walk->reader, page, walk->block, walk->off,
+								   walk->floor, &entry))
 	{
 		case ZSPILL_FOUND:
 			break;
@@ -148,8 +148,8 @@ walk_start_spilled(ZWalk *walk, Page page)
 	}
 	walk->slot = NULL;
 	walk->skip = false;
-	walk->w = entry.fxid;
-	walk->u = entry.urp;
+	walk->fxid = entry.fxid;
+	walk->urp = entry.urp;
 	return ZWALK_OWNED;
 }
 
@@ -183,7 +183,7 @@ zheap_walk_start(ZWalk *walk, Page page)
 	{
 		ZTupleHeader hdr = walk->hdr;
 
-		*walk->len = zheap_tuple_true_len(tuple, lp->lp_len);
+		*walk->len = zheap_page_tuple_len(tuple, lp->lp_len);
 		memcpy(walk->image, tuple, *walk->len);
 		hdr.natts_flags1 &= ~ZH_SLACK;
 		zheap_header_put(walk->image, &hdr);
@@ -211,42 +211,44 @@ zheap_walk_status(ZWalk *walk, Buffer buffer)
 {
 	if (walk->slot != NULL && BufferIsValid(buffer))
 		return zheap_xact_slot_status(buffer, walk->slot, walk->hz);
-	return zheap_xact_status(walk->w, walk->hz);
+	return zheap_xact_slot_fxid_status(walk->fxid, walk->hz);
 }
 
 /*
- * Read the record at walk->u, written by walk->w, into walk->raw and
+ * Read the record at walk->urp, written by walk->fxid, into walk->raw and
  * walk->undo, and remember it.  See zheap_walk_fetch.
  */
 static const ZCachedUndo *
 walk_read(ZWalk *walk, bool held)
 {
-	if (!undo_fetch(walk->reader, walk->u, walk->w, walk->block, held,
-					&walk->raw))
+	if (!undo_record_fetch(walk->reader, walk->urp, walk->fxid, walk->block,
+						   held,
+						   &walk->raw))
 	{
 		Assert(!held);
 
 		/*
-		 * w is below the discard horizon.  That says "visible to all" only
-		 * of committed writers; one that aborted since its status was asked
+		 * w is below the discard horizon.  That says "visible to all" only of
+		 * committed writers; one that aborted since its status was asked
 		 * still has its undo, because we hold the page's lock.
 		 */
-		if (zheap_xact_status(walk->w, walk->hz) != ZXACT_ABORTED)
+		if (zheap_xact_slot_fxid_status(walk->fxid, walk->hz) != ZXACT_ABORTED)
 			return NULL;
-		(void) undo_fetch(walk->reader, walk->u, walk->w, walk->block, true,
-						  &walk->raw);
+		(void) undo_record_fetch(walk->reader, walk->urp, walk->fxid,
+								 walk->block, true,
+								 &walk->raw);
 	}
 	zheap_undo_decode(&walk->raw, &walk->undo);
-	return zheap_undo_cache_put(walk->reader->persistence, &walk->raw,
-								&walk->undo);
+	return zheap_record_cache_put(walk->reader->persistence, &walk->raw,
+								  &walk->undo);
 }
 
-/* the record at walk->u as far as one has to know it to pass it, or NULL */
+/* the record at walk->urp as far as one has to know it to pass it, or NULL */
 static inline const ZCachedUndo *
 walk_peek(ZWalk *walk, bool held)
 {
-	const ZCachedUndo *c = zheap_undo_cache_get(walk->reader->persistence,
-												walk->w, walk->u);
+	const ZCachedUndo *c = zheap_record_cache_get(walk->reader->persistence,
+												  walk->fxid, walk->urp);
 
 	/* a record of another block can't be the one that is meant */
 	return likely(c != NULL && c->block == walk->block) ? c :
@@ -254,19 +256,19 @@ walk_peek(ZWalk *walk, bool held)
 }
 
 /*
- * Read and decode the record at walk->u, written by walk->w.  held: w is
+ * Read and decode the record at walk->urp, written by walk->fxid.  held: w is
  * known to be aborted.  False if w is committed and visible to all, so that
  * its undo may be gone.
  */
 bool
 zheap_walk_fetch(ZWalk *walk, bool held)
 {
-	const ZCachedUndo *c = zheap_undo_cache_get(walk->reader->persistence,
-												walk->w, walk->u);
+	const ZCachedUndo *c = zheap_record_cache_get(walk->reader->persistence,
+												  walk->fxid, walk->urp);
 
 	if (c == NULL || !c->has_payload || c->block != walk->block)
 		return walk_read(walk, held) != NULL;
-	zheap_undo_cache_unpack(c, &walk->raw);
+	zheap_record_cache_unpack(c, &walk->raw);
 	zheap_undo_decode(&walk->raw, &walk->undo);
 	return true;
 }
@@ -275,8 +277,8 @@ zheap_walk_fetch(ZWalk *walk, bool held)
 static void
 walk_move(ZWalk *walk, Fxid w, UndoRecPtr u)
 {
-	walk->w = w;
-	walk->u = u;
+	walk->fxid = w;
+	walk->urp = u;
 	walk->slot = NULL;
 }
 
@@ -292,7 +294,7 @@ zheap_walk_pass(ZWalk *walk)
 	if (c == NULL)
 		return false;
 	if ((c->flags & ZUNDO_TENURE_START) == 0)
-		walk->u = c->chain;
+		walk->urp = c->chain;
 	else if (c->prev_fxid != InvalidFxid)
 		walk_move(walk, c->prev_fxid, c->chain);
 	else
@@ -301,7 +303,7 @@ zheap_walk_pass(ZWalk *walk)
 }
 
 /*
- * Step 8: look for the record of walk->w that made the version we stand at.
+ * Step 8: look for the record of walk->fxid that made the version we stand at.
  * If it isn't in this tenure, stand at the one below.
  */
 ZFindResult
@@ -320,13 +322,14 @@ zheap_walk_find(ZWalk *walk, bool held)
 		if (walk->budget != ZWALK_NO_BUDGET && --walk->budget < 0)
 			return ZFIND_LIMIT;
 		if (passed++ >= LONG_TENURE)
-			walk->u = zheap_memo_pass(persistence, walk->w, walk->u,
-									  walk->off, walk->skip, &known);
+			walk->urp =
+				zheap_chain_index_pass(persistence, walk->fxid, walk->urp,
+									   walk->off, walk->skip, &known);
 		c = walk_peek(walk, held);
 		if (c == NULL)
 			return ZFIND_GONE;
 		if (!known)
-			zheap_memo_note(c);
+			zheap_chain_index_note(c);
 
 		if (walk->off >= c->first && walk->off <= c->last)
 		{
@@ -340,7 +343,8 @@ zheap_walk_find(ZWalk *walk, bool held)
 		if (walk->skip && (c->flags & ZUNDO_BASE))
 		{
 			if (c->base_fxid == InvalidFxid)
-				walk_is_corrupt(walk, "a tenure that made the row below its xact slot's");
+				walk_is_corrupt(walk,
+								"a tenure that made the row below its xact slot's");
 			walk->skip = false;
 			walk_move(walk, c->base_fxid, c->base_urp);
 			return ZFIND_OTHER;
@@ -348,13 +352,14 @@ zheap_walk_find(ZWalk *walk, bool held)
 		if (c->flags & ZUNDO_TENURE_START)
 		{
 			if (c->prev_fxid == InvalidFxid)
-				walk_is_corrupt(walk, "an undo record for the row in its xact slot's chain");
+				walk_is_corrupt(walk,
+								"an undo record for the row in its xact slot's chain");
 			if ((c->flags & ZUNDO_FAMILY) == 0)
 				walk->skip = false;
 			walk_move(walk, c->prev_fxid, c->chain);
 			return ZFIND_OTHER;
 		}
-		walk->u = c->chain;
+		walk->urp = c->chain;
 	}
 }
 
@@ -410,7 +415,8 @@ zheap_walk_step_back(ZWalk *walk)
 	if (ZUndoIsCopy(r))
 		return walk_step_elsewhere(walk);
 	if (ZHeaderIsEnded(&walk->hdr))
-		walk_is_corrupt(walk, "a row that had not ended before it was changed");
+		walk_is_corrupt(walk,
+						"a row that had not ended before it was changed");
 
 	if (old == ZUNDO_OLD_ALLVISIBLE || header_is_settled(&walk->hdr))
 		return ZWALK_SETTLED;
@@ -431,7 +437,7 @@ zheap_walk_step_back(ZWalk *walk)
 		walk_move(walk, r->prev_fxid, r->chain);
 	}
 	else
-		walk->u = r->chain;
+		walk->urp = r->chain;
 	return ZWALK_OWNED;
 }
 
@@ -496,9 +502,9 @@ zheap_walk_fate(ZWalk *walk, Page page, Buffer buffer, Fxid *conflict)
 				if (!ended)
 					return ZROW_SETTLED;
 				if (GlobalVisCheckRemovableFullXid(walk->rel,
-												   FullTransactionIdFromU64(walk->w)))
+												   FullTransactionIdFromU64(walk->fxid)))
 				{
-					*conflict = Max(*conflict, walk->w);
+					*conflict = Max(*conflict, walk->fxid);
 					return ZROW_ENDED_FOR_ALL;
 				}
 				/* the ender may be an older tenure's */

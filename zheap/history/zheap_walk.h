@@ -11,7 +11,7 @@
  *
  *		state = zheap_walk_start(&walk, ...);
  *		while (state == ZWALK_OWNED)
- *			judge walk.w (and walk.hdr)
+ *			judge walk.fxid (and walk.hdr)
  *			zheap_walk_find(&walk, held)
  *				ZFIND_OTHER: another owner below: judge again
  *				ZFIND_GONE: the owner is visible to all, so is the version
@@ -31,14 +31,16 @@ typedef enum ZWalkState
 {
 	ZWALK_NONE,					/* no row here (any more, or yet) */
 	ZWALK_SETTLED,				/* this version is visible to all */
-	ZWALK_OWNED					/* it belongs to tenure walk->w or one below */
+	ZWALK_OWNED					/* it belongs to tenure walk->fxid or one
+								 * below */
 } ZWalkState;
 
 typedef enum ZFindResult
 {
-	ZFIND_FOUND,				/* walk->undo is the record, of writer walk->w */
-	ZFIND_OTHER,				/* walk->w is another owner now: judge it */
-	ZFIND_GONE,					/* walk->w is committed and visible to all */
+	ZFIND_FOUND,				/* walk->undo is the record, of writer
+								 * walk->fxid */
+	ZFIND_OTHER,				/* walk->fxid is another owner now: judge it */
+	ZFIND_GONE,					/* walk->fxid is committed and visible to all */
 	ZFIND_LIMIT					/* walk->budget is used up */
 } ZFindResult;
 
@@ -50,10 +52,11 @@ typedef struct ZWalk
 	BlockNumber block;
 	OffsetNumber off;			/* Invalid: only tenures are walked */
 	/* where we stand */
-	Fxid		w;
-	UndoRecPtr	u;
-	bool		skip;			/* not in w's tenure nor in its family's */
-	ZXactSlot	slot;			/* the xact slot while w is its owner, else NULL */
+	Fxid		fxid;			/* owner of the tenure */
+	UndoRecPtr	urp;			/* its next record to look at */
+	bool		skip;			/* not in the owner's tenure nor its family's */
+	ZXactSlot	slot;			/* the xact slot while fxid is its owner, else
+								 * NULL */
 	ZTupleHeader hdr;			/* of the version */
 	char	   *image;			/* its bytes, or NULL if nobody wants them */
 	uint16	   *len;
@@ -70,7 +73,7 @@ typedef struct ZWalk
 #define ZWALK_NO_BUDGET			INT_MAX
 
 /*
- * Is walk->w itself the writer of the version, without a record having been
+ * Is walk->fxid itself the writer of the version, without a record having been
  * looked for?  (A version that isn't REUSED was made by the owner.)
  */
 #define ZWalkIsExact(walk)		(ZHeaderReused(&(walk)->hdr) == ZH_REUSED_NONE)
@@ -84,7 +87,7 @@ typedef struct ZWalk
 extern void zheap_walk_forget_missing(ZWalk *walk);
 extern void zheap_walk_init(ZWalk *walk, Relation rel, UndoReader *reader,
 							const UndoHorizons *hz, BlockNumber block,
-							OffsetNumber off, char *image, uint16 *len);
+							OffsetNumber off, char *image, uint16 * len);
 extern ZWalkState zheap_walk_start(ZWalk *walk, Page page);
 extern void zheap_walk_at_slot(ZWalk *walk, Page page, uint8 id);
 extern ZXactStatus zheap_walk_status(ZWalk *walk, Buffer buffer);
@@ -110,8 +113,8 @@ extern bool zheap_walk_has_settled_version(ZWalk *walk, Page page,
 										   Buffer buffer);
 
 /* corruption of a row, naming relation, block and offset */
-extern void zheap_row_is_corrupt(Relation rel, BlockNumber block,
-								 OffsetNumber off, const char *expected)
+extern void zheap_walk_corrupt(Relation rel, BlockNumber block,
+							   OffsetNumber off, const char *expected)
 			pg_attribute_noreturn();
 
 #endif							/* ZHEAP_WALK_H */

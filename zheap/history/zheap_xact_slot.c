@@ -82,9 +82,9 @@ status_of(Fxid fxid)
 }
 
 ZXactStatus
-zheap_xact_status(Fxid fxid, const UndoHorizons *hz)
+zheap_xact_slot_fxid_status(Fxid fxid, const UndoHorizons *hz)
 {
-	if (fxid < hz->u)
+	if (fxid < hz->all_visible_before)
 		return ZXACT_ALL_VISIBLE;
 	if (unlikely(fxid_is_future(fxid)))
 		ereport(ERROR,
@@ -126,7 +126,7 @@ zheap_xact_slot_status(Buffer buffer, ZXactSlot slot, const UndoHorizons *hz)
 	ZXactStatus status;
 	bool		in_page = false;
 
-	if (fxid < hz->u)
+	if (fxid < hz->all_visible_before)
 		return ZXACT_ALL_VISIBLE;
 	if (slot->fxid_bits & ZXACT_HINT_COMMITTED)
 		return ZXACT_COMMITTED;
@@ -162,7 +162,7 @@ zheap_xact_slot_status(Buffer buffer, ZXactSlot slot, const UndoHorizons *hz)
 }
 
 bool
-zheap_page_has_aborted(Buffer buffer, Page page, const UndoHorizons *hz)
+zheap_xact_slot_any_aborted(Buffer buffer, Page page, const UndoHorizons *hz)
 {
 	int			nslots = ZPageGetOpaque(page)->nslots;
 	int			id;
@@ -269,8 +269,8 @@ freeze_marked(Page page, const bool *marked)
 }
 
 Fxid
-zheap_page_freeze(Relation rel, Page page, const UndoHorizons *hz,
-				  bool *changed)
+zheap_xact_slot_freeze_page(Relation rel, Page page, const UndoHorizons *hz,
+							bool *changed)
 {
 	int			nslots = ZPageGetOpaque(page)->nslots;
 	bool		marked[ZHEAP_MAX_XACT_SLOTS + 2] = {false};
@@ -287,7 +287,7 @@ zheap_page_freeze(Relation rel, Page page, const UndoHorizons *hz,
 			continue;
 		marked[id] = true;
 		*changed = true;
-		if (fxid >= hz->u && fxid > conflict)
+		if (fxid >= hz->all_visible_before && fxid > conflict)
 			conflict = fxid;
 	}
 	if (*changed)
@@ -364,7 +364,7 @@ zheap_xact_slot_only(Page page, Fxid fxid, UndoRecPtr urp,
 
 		if (owner == fxid && slots[i].urp == urp)
 			found = i + 1;
-		else if (owner >= hz->u)
+		else if (owner >= hz->all_visible_before)
 			return 0;
 	}
 	return found;
@@ -402,9 +402,10 @@ best_freezable(Relation rel, Page page, const UndoHorizons *hz,
 		if (id == 0 || !s->committed[id])
 			continue;
 		fxid = ZXactSlotFxid(ZPageGetXactSlot(page, id));
-		if (fxid < hz->u)
+		if (fxid < hz->all_visible_before)
 			return id;
-		if (GlobalVisCheckRemovableFullXid(rel, FullTransactionIdFromU64(fxid)))
+		if (GlobalVisCheckRemovableFullXid(rel,
+										   FullTransactionIdFromU64(fxid)))
 		{
 			*conflict = fxid;
 			return id;
@@ -464,7 +465,7 @@ zheap_xact_slot_reserve(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	SlotSurvey	s;
 	uint8		id;
 
-	Assert(fxid >= FirstNormalTransactionId && fxid >= hz->u);
+	Assert(fxid >= FirstNormalTransactionId && fxid >= hz->all_visible_before);
 	Assert(zheap_page_is_valid(page));
 
 	*wait_for = InvalidFxid;
@@ -604,9 +605,9 @@ zheap_xact_slot_own(Page page, uint8 id, ZTenure tenure, Fxid fxid,
  */
 
 bool
-zheap_open_record_goes_on(const ZOpenRecord *open, Relation rel,
-						  BlockNumber block, const ZXactSlotChoice *choice,
-						  Fxid fxid, CommandId cid)
+zheap_xact_slot_record_covers(const ZOpenRecord *open, Relation rel,
+							  BlockNumber block, const ZXactSlotChoice *choice,
+							  Fxid fxid, CommandId cid)
 {
 	return choice->tenure == ZTENURE_CONTINUE &&
 		UndoRecPtrIsValid(open->urp) &&
@@ -616,8 +617,8 @@ zheap_open_record_goes_on(const ZOpenRecord *open, Relation rel,
 }
 
 void
-zheap_open_record_note(ZOpenRecord *open, Relation rel, BlockNumber block,
-					   UndoRecPtr urp, Fxid fxid, CommandId cid)
+zheap_xact_slot_note_record(ZOpenRecord *open, Relation rel, BlockNumber block,
+							UndoRecPtr urp, Fxid fxid, CommandId cid)
 {
 	open->locator = RelationLocator(rel);
 	open->block = block;

@@ -67,9 +67,9 @@ static void
 store_version(Relation rel, const ItemPointerData *tid, const ZVersion *v,
 			  TupleTableSlot *slot)
 {
-	zheap_slot_store(slot, RelationGetRelid(rel), tid, v->data, v->len,
-					 v->writer, v->cid);
-	zheap_slot_set_doubts(slot, v->loose, v->ended);
+	zheap_tuple_slot_store(slot, RelationGetRelid(rel), tid, v->data, v->len,
+						   v->writer, v->cid);
+	zheap_tuple_slot_set_unsure(slot, v->approximate, v->ended);
 }
 
 /* ----------------------------------------------------------------
@@ -126,7 +126,7 @@ fetch_buffer(ZIndexFetch fetch, BlockNumber block)
 	fetch->next = (i + 1) % fetch->npins;
 	fetch->buffer[i] = ReleaseAndReadBuffer(fetch->buffer[i], rel, block);
 	fetch->block[i] = block;
-	zheap_note_buffer(rel, block, fetch->buffer[i]);
+	zheap_buffer_note(rel, block, fetch->buffer[i]);
 	return fetch->buffer[i];
 }
 
@@ -143,7 +143,7 @@ is_dead_to_all(ZIndexFetch fetch, ZReadContext *cx, Buffer buffer, Page page,
 		fetch->unasked--;
 		return false;
 	}
-	if (zheap_row_is_dead_to_all(cx, buffer, page, block, off))
+	if (zheap_visibility_dead_to_all(cx, buffer, page, block, off))
 	{
 		fetch->interval = 0;
 		return true;
@@ -188,13 +188,13 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	buffer = fetch_buffer(fetch, block);
 	page = BufferGetPage(buffer);
 	expect_row(page, off);
-	zheap_read_begin(&cx, rel, snapshot);
+	zheap_visibility_begin(&cx, rel, snapshot);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 
 	if (has_row_pointer(rel, block, page, off))
 	{
-		found = !zheap_row_is_past(&cx, buffer, page, off) &&
-			zheap_visible_version(&cx, buffer, page, block, off, &v);
+		found = !zheap_visibility_is_past(&cx, buffer, page, off) &&
+			zheap_visibility_find(&cx, buffer, page, block, off, &v);
 		if (found)
 			zheap_predicate_lock(rel, snapshot, block, off, &v);
 		if (!found && all_dead)
@@ -202,7 +202,7 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	}
 
 	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-	zheap_read_end(&cx);
+	zheap_visibility_end(&cx);
 
 	if (found)
 	{
@@ -237,8 +237,8 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 	bool		found = false;
 
 	v->len = 0;
-	buffer = zheap_read_buffer(rel, block);
-	zheap_read_begin(&cx, rel, snapshot);
+	buffer = zheap_buffer_read(rel, block);
+	zheap_visibility_begin(&cx, rel, snapshot);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 	if (mine != NULL)
@@ -249,18 +249,18 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 		{
 			ZTop		top = {0};
 
-			zheap_top_version(&cx, buffer, page, block, off, &top);
+			zheap_visibility_top(&cx, buffer, page, block, off, &top);
 			*mine = top.exists && top.status == ZXACT_CURRENT;
 		}
 		if (mine == NULL || !*mine)
-			found = zheap_visible_version(&cx, buffer, page, block, off, v);
+			found = zheap_visibility_find(&cx, buffer, page, block, off, v);
 		if (found)
 			zheap_predicate_lock(rel, snapshot, block, off, v);
 		if (!found && ended && v->ended && v->len > 0)
 			found = true;
 	}
 	UnlockReleaseBuffer(buffer);
-	zheap_read_end(&cx);
+	zheap_visibility_end(&cx);
 	return found;
 }
 
@@ -282,14 +282,14 @@ read_predecessor(Relation rel, const ItemPointerData *tid, ZVersion *v)
 	Page		page;
 	bool		found = false;
 
-	buffer = zheap_read_buffer(rel, block);
-	zheap_read_begin(&cx, rel, NULL);
+	buffer = zheap_buffer_read(rel, block);
+	zheap_visibility_begin(&cx, rel, NULL);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 	if (has_row_pointer(rel, block, page, off))
-		found = zheap_predecessor(&cx, buffer, page, block, off, v);
+		found = zheap_visibility_predecessor(&cx, buffer, page, block, off, v);
 	UnlockReleaseBuffer(buffer);
-	zheap_read_end(&cx);
+	zheap_visibility_end(&cx);
 	return found;
 }
 
@@ -308,14 +308,14 @@ top_is_mine(Relation rel, const ItemPointerData *tid)
 	if (!TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		return false;
 
-	buffer = zheap_read_buffer(rel, block);
-	zheap_read_begin(&cx, rel, NULL);
+	buffer = zheap_buffer_read(rel, block);
+	zheap_visibility_begin(&cx, rel, NULL);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 	if (has_row_pointer(rel, block, page, off))
-		zheap_top_version(&cx, buffer, page, block, off, &top);
+		zheap_visibility_top(&cx, buffer, page, block, off, &top);
 	UnlockReleaseBuffer(buffer);
-	zheap_read_end(&cx);
+	zheap_visibility_end(&cx);
 	return top.exists && top.status == ZXACT_CURRENT;
 }
 
@@ -323,7 +323,7 @@ top_is_mine(Relation rel, const ItemPointerData *tid)
 static bool
 same_identity(Fxid writer1, CommandId cid1, Fxid writer2, CommandId cid2)
 {
-	Fxid		u = undo_horizons().u;
+	Fxid		u = undo_log_horizons().all_visible_before;
 
 	if (writer1 < u)
 		writer1 = InvalidFxid;
@@ -347,7 +347,7 @@ read_memo(Relation rel, const ItemPointerData *tid, ZVersion *v)
 	Fxid		writer;
 	CommandId	cid;
 
-	if (zheap_dirty_memo_get(RelationGetRelid(rel), tid, &writer, &cid))
+	if (zheap_dirty_found_get(RelationGetRelid(rel), tid, &writer, &cid))
 	{
 		if (read_version(rel, tid, SnapshotAny, true, v) &&
 			same_identity(v->writer, v->cid, writer, cid))
@@ -383,8 +383,8 @@ read_meant(Relation rel, const ItemPointerData *tid, ZVersion *v)
 }
 
 bool
-zheap_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
-						TupleTableSlot *slot)
+zheap_index_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
+							  TupleTableSlot *slot)
 {
 	uint16		tag = zheap_tid_tag(tid);
 	ItemPointerData plain = *tid;
@@ -462,13 +462,13 @@ find_writer(TupleTableSlot *slot, Fxid *writer, CommandId *cid)
 
 /* Called from _PG_init. */
 void
-zheap_register_find_writer(void)
+zheap_index_fetch_register(void)
 {
 	zheap_find_writer_hook = find_writer;
 }
 
 bool
-zheap_tid_valid(TableScanDesc scan, ItemPointer tid)
+zheap_index_fetch_tid_valid(TableScanDesc scan, ItemPointer tid)
 {
 	return ItemPointerIsValid(tid) &&
 		ItemPointerGetBlockNumber(tid) < ((ZScanDesc) scan)->nblocks;
@@ -479,7 +479,7 @@ zheap_tid_valid(TableScanDesc scan, ItemPointer tid)
  * long as it was moved by transactions that the snapshot sees.
  */
 void
-zheap_get_latest_tid(TableScanDesc scan, ItemPointer tid)
+zheap_index_fetch_latest_tid(TableScanDesc scan, ItemPointer tid)
 {
 	Relation	rel = scan->rs_rd;
 	ItemPointerData at = *tid;
@@ -509,8 +509,8 @@ zheap_get_latest_tid(TableScanDesc scan, ItemPointer tid)
  * can tell from it.
  */
 bool
-zheap_satisfies_snapshot(Relation rel, TupleTableSlot *slot,
-						 Snapshot snapshot)
+zheap_index_fetch_satisfies(Relation rel, TupleTableSlot *slot,
+							Snapshot snapshot)
 {
 	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
 	ItemPointerData tid = slot->tts_tid;
@@ -524,9 +524,11 @@ zheap_satisfies_snapshot(Relation rel, TupleTableSlot *slot,
 		return true;			/* no version in it; the TID is all there is */
 	if (same_identity(v.writer, v.cid, zslot->writer, zslot->cid))
 		return true;
-	if (v.own || TransactionIdIsCurrentTransactionId(XidFromFxid(zslot->writer)))
+	if (v.own ||
+		TransactionIdIsCurrentTransactionId(XidFromFxid(zslot->writer)))
 		return false;
-	if (zslot->writer >= undo_horizons().u && IsMVCCSnapshot(snapshot) &&
+	if (zslot->writer >= undo_log_horizons().all_visible_before &&
+		IsMVCCSnapshot(snapshot) &&
 		XidInMVCCSnapshot(XidFromFxid(zslot->writer), snapshot))
 		return false;			/* changed since, be it to the same bytes */
 	return v.len == zslot->len &&
@@ -630,7 +632,7 @@ judge_entries(ZReadContext *cx, Buffer buffer, TM_IndexDeleteOp *delstate,
 	int			found = 0;
 
 	*freed = 0;
-	zheap_read_resample(cx);
+	zheap_visibility_resample(cx);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	for (int i = 0; i < n; i++)
 	{
@@ -642,7 +644,7 @@ judge_entries(ZReadContext *cx, Buffer buffer, TM_IndexDeleteOp *delstate,
 			continue;
 		if (!status->knowndeletable)
 		{
-			if (!zheap_row_is_dead_to_all(cx, buffer, page, block, off))
+			if (!zheap_visibility_dead_to_all(cx, buffer, page, block, off))
 				continue;
 			status->knowndeletable = true;
 			*freed += status->freespace;
@@ -651,11 +653,11 @@ judge_entries(ZReadContext *cx, Buffer buffer, TM_IndexDeleteOp *delstate,
 		/* spilled: dead to snapshots that are younger than who spilled it */
 		if (ZItemIdIsSpilled(PageGetItemId(page, off)) &&
 			(ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) &&
-			ZXactSlotFxid(ZPageGetSpill(page)) >= cx->hz.u)
+			ZXactSlotFxid(ZPageGetSpill(page)) >= cx->hz.all_visible_before)
 			*conflict = Max(*conflict, ZXactSlotFxid(ZPageGetSpill(page)));
 		if (!ItemIdIsNormal(PageGetItemId(page, off)))
 			continue;
-		zheap_top_version(cx, buffer, page, block, off, &top);
+		zheap_visibility_top(cx, buffer, page, block, off, &top);
 		if (top.exists && top.ended && top.writer > *conflict)
 			*conflict = top.writer;
 	}
@@ -677,7 +679,7 @@ judge_entries(ZReadContext *cx, Buffer buffer, TM_IndexDeleteOp *delstate,
  * The index page is locked all along.
  */
 TransactionId
-zheap_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
+zheap_index_fetch_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 {
 	int			nentries = delstate->ndeltids;
 	TM_IndexDelete *sorted;
@@ -699,7 +701,7 @@ zheap_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 	if (delstate->bottomup)
 		qsort(groups, ngroups, sizeof(EntryGroup), compare_groups);
 
-	zheap_read_begin(&cx, rel, NULL);
+	zheap_visibility_begin(&cx, rel, NULL);
 	for (int g = 0; g < ngroups; g++)
 	{
 		const TM_IndexDelete *entries = sorted + groups[g].first;
@@ -718,12 +720,13 @@ zheap_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 		found += found_here;
 		freed += freed_here;
 		if (delstate->bottomup &&
-			((found_here == 0 && g > 0) || freed >= delstate->bottomupfreespace))
+			((found_here == 0 && g > 0) ||
+			 freed >= delstate->bottomupfreespace))
 			break;
 	}
 	if (BufferIsValid(buffer))
 		ReleaseBuffer(buffer);
-	zheap_read_end(&cx);
+	zheap_visibility_end(&cx);
 	pfree(sorted);
 	pfree(groups);
 

@@ -17,12 +17,14 @@
 #include "zheap/space/zheap_space.h"
 
 /* tuple slots find the writer of a row that was stored without one */
-extern void zheap_register_find_writer(void);
+extern void zheap_index_fetch_register(void);
 
-extern const TupleTableSlotOps *zheap_slot_callbacks(Relation rel);
-extern TableScanDesc zheap_scan_begin(Relation rel, Snapshot snapshot, int nkeys,
+extern const TupleTableSlotOps *zheap_scan_slot_callbacks(Relation rel);
+extern TableScanDesc zheap_scan_begin(Relation rel, Snapshot snapshot,
+									  int nkeys,
 									  struct ScanKeyData *key,
-									  ParallelTableScanDesc pscan, uint32 flags);
+									  ParallelTableScanDesc pscan,
+									  uint32 flags);
 extern void zheap_scan_end(TableScanDesc scan);
 extern void zheap_scan_rescan(TableScanDesc scan, struct ScanKeyData *key,
 							  bool set_params, bool allow_strat,
@@ -47,7 +49,8 @@ extern bool zheap_scan_sample_next_tuple(TableScanDesc scan,
 extern bool zheap_scan_analyze_next_block(TableScanDesc scan,
 										  BlockNumber block,
 										  BufferAccessStrategy strategy);
-extern bool zheap_scan_analyze_next_tuple(TableScanDesc scan, TransactionId oldest_xmin,
+extern bool zheap_scan_analyze_next_tuple(TableScanDesc scan,
+										  TransactionId oldest_xmin,
 										  double *liverows, double *deadrows,
 										  TupleTableSlot *slot);
 
@@ -58,13 +61,13 @@ extern bool zheap_index_fetch_tuple(struct IndexFetchTableData *data,
 									ItemPointer tid, Snapshot snapshot,
 									TupleTableSlot *slot, bool *call_again,
 									bool *all_dead);
-extern bool zheap_fetch_row_version(Relation rel, ItemPointer tid,
-									Snapshot snapshot, TupleTableSlot *slot);
-extern bool zheap_tid_valid(TableScanDesc scan, ItemPointer tid);
-extern void zheap_get_latest_tid(TableScanDesc scan, ItemPointer tid);
-extern bool zheap_satisfies_snapshot(Relation rel, TupleTableSlot *slot,
-									 Snapshot snapshot);
-extern TransactionId zheap_index_delete_tuples(Relation rel,
-											   TM_IndexDeleteOp *delstate);
+extern bool zheap_index_fetch_row_version(Relation rel, ItemPointer tid,
+										  Snapshot snapshot, TupleTableSlot *slot);
+extern bool zheap_index_fetch_tid_valid(TableScanDesc scan, ItemPointer tid);
+extern void zheap_index_fetch_latest_tid(TableScanDesc scan, ItemPointer tid);
+extern bool zheap_index_fetch_satisfies(Relation rel, TupleTableSlot *slot,
+										Snapshot snapshot);
+extern TransactionId zheap_index_fetch_delete_tuples(Relation rel,
+													 TM_IndexDeleteOp *delstate);
 
 #endif							/* ZHEAP_READ_H */

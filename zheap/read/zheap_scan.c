@@ -37,7 +37,7 @@
 #include "zheap/write/zheap_write.h"
 
 const TupleTableSlotOps *
-zheap_slot_callbacks(Relation rel)
+zheap_scan_slot_callbacks(Relation rel)
 {
 	return &TTSOpsZHeapTuple;
 }
@@ -100,7 +100,8 @@ scan_init(ZScanDesc scan, ScanKey key, bool keep_start)
 	zheap_scan_clear_rows(scan);
 
 	if (key != NULL && scan->base.rs_nkeys > 0)
-		memcpy(scan->base.rs_key, key, scan->base.rs_nkeys * sizeof(ScanKeyData));
+		memcpy(scan->base.rs_key, key,
+			   scan->base.rs_nkeys * sizeof(ScanKeyData));
 
 	if (scan->base.rs_flags & SO_TYPE_SEQSCAN)
 		pgstat_count_heap_scan(rel);
@@ -375,7 +376,7 @@ zheap_scan_add_row(ZScanDesc scan, OffsetNumber off, const ZVersion *v)
 	row->at = scan->rowsused;
 	row->writer = v->writer;
 	row->cid = v->cid;
-	row->loose = v->loose;
+	row->approximate = v->approximate;
 	scan->rowsused += v->len;
 }
 
@@ -387,7 +388,7 @@ store_row(ZScanDesc scan, int i, TupleTableSlot *slot)
 	Assert(i >= 0 && i < scan->nrows);
 	zheap_slot_show(slot, RelationGetRelid(scan->base.rs_rd), scan->block,
 					row->off, scan->rows, scan->rows->data + row->at,
-					row->len, row->writer, row->cid, row->loose);
+					row->len, row->writer, row->cid, row->approximate);
 }
 
 void
@@ -433,10 +434,10 @@ list_row(ZScanDesc scan, const Fxid *writers, OffsetNumber off, ItemId lp,
 	row->writer = (header->flags2 & ZH_LOCK_ONLY) != 0 ? InvalidFxid :
 		writers[header->slot];
 	row->cid = FirstCommandId;
-	row->loose = ZHeaderReused(header) != ZH_REUSED_NONE;
+	row->approximate = ZHeaderReused(header) != ZH_REUSED_NONE;
 	if (unlikely(header->natts_flags1 & ZH_SLACK))
 	{
-		row->len = zheap_tuple_true_len(tuple, ItemIdGetLength(lp));
+		row->len = zheap_page_tuple_len(tuple, ItemIdGetLength(lp));
 		header->natts_flags1 &= ~ZH_SLACK;
 		zheap_header_put(tuple, header);
 	}
@@ -452,7 +453,7 @@ add_visible(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page,
 
 	if (!ItemIdIsUsed(PageGetItemId(page, off)))
 		return;
-	if (!zheap_visible_version(cx, buffer, page, scan->block, off, v))
+	if (!zheap_visibility_find(cx, buffer, page, scan->block, off, v))
 		return;
 	zheap_scan_add_row(scan, off, v);
 	if (predicate_lock)
@@ -477,14 +478,16 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 	Page		copy;
 	OffsetNumber max;
 
-	walk = !zheap_page_owners(cx, buffer, page, scan->block, &owners);
+	walk =
+		!zheap_visibility_page_owners(cx, buffer, page, scan->block, &owners);
 	copy_page(scan, page);
 	if (unlikely(owners.aborted))
 	{
 		copy = (Page) scan->rows->data;
 		zheap_rollback_copy(cx, copy, scan->block);
-		walk = !zheap_page_owners(cx, InvalidBuffer, copy, scan->block,
-								  &owners);
+		walk =
+			!zheap_visibility_page_owners(cx, InvalidBuffer, copy, scan->block,
+										  &owners);
 	}
 	if (!walk)
 		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
@@ -508,13 +511,13 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 			continue;
 		}
 		if (unlikely(!zheap_item_is_in_page(copy, lp)))
-			zheap_row_is_corrupt(scan->base.rs_rd, scan->block, off,
-								 "a tuple within its page");
+			zheap_walk_corrupt(scan->base.rs_rd, scan->block, off,
+							   "a tuple within its page");
 		tuple = (char *) copy + ItemIdGetOffset(lp);
 		zheap_header_get(tuple, &header);
 		if (unlikely(header.slot > owners.n))
-			zheap_row_is_corrupt(scan->base.rs_rd, scan->block, off,
-								 "an xact slot id of this page");
+			zheap_walk_corrupt(scan->base.rs_rd, scan->block, off,
+							   "an xact slot id of this page");
 		if (owners.unseen[header.slot] &&
 			(header.flags2 & ZH_LOCK_ONLY) == 0)
 		{
@@ -542,16 +545,16 @@ load_page(ZScanDesc scan, const OffsetNumber *offsets, int noffsets,
 	bool		locked = true;
 
 	zheap_scan_clear_rows(scan);
-	buffer = zheap_read_next_buffer(rel, scan->block,
+	buffer = zheap_buffer_read_next(rel, scan->block,
 									scan->block == scan->last_block + 1 ?
 									scan->last : InvalidBuffer,
 									scan->strategy);
 	scan->last = buffer;
 	scan->last_block = scan->block;
-	scan->ahead = zheap_next_page(rel, buffer, scan->strategy);
+	scan->ahead = zheap_buffer_next_page(rel, buffer, scan->strategy);
 	scan->ahead_end = scan->ahead != NULL ? scan->ahead + BLCKSZ : NULL;
-	zheap_read_begin(&cx, rel, scan->base.rs_snapshot);
-	cx.loose_identity = true;
+	zheap_visibility_begin(&cx, rel, scan->base.rs_snapshot);
+	cx.approximate_identity = true;
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 
@@ -584,7 +587,7 @@ load_page(ZScanDesc scan, const OffsetNumber *offsets, int noffsets,
 	if (locked)
 		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	ReleaseBuffer(buffer);
-	zheap_read_end(&cx);
+	zheap_visibility_end(&cx);
 }
 
 /* ----------------------------------------------------------------
@@ -660,7 +663,7 @@ zheap_scan_tag_dirty(Relation rel, Snapshot snapshot, const ZVersion *v,
 		return;
 	if (zheap_exclusion_is_checked(rel))
 		return;
-	zheap_dirty_memo_set(RelationGetRelid(rel), tid, v->writer, v->cid);
+	zheap_dirty_found_set(RelationGetRelid(rel), tid, v->writer, v->cid);
 	zheap_tid_set_tag(tid, ZTID_DIRTY);
 }
 
@@ -674,7 +677,7 @@ judge_row(ZScanDesc scan, ScanDirection direction, TupleTableSlot *slot)
 	Page		page = BufferGetPage(scan->buffer);
 	bool		found = false;
 
-	zheap_read_begin(&cx, rel, scan->base.rs_snapshot);
+	zheap_visibility_begin(&cx, rel, scan->base.rs_snapshot);
 	LockBuffer(scan->buffer, BUFFER_LOCK_SHARE);
 	if (!PageIsNew(page))
 	{
@@ -693,7 +696,7 @@ judge_row(ZScanDesc scan, ScanDirection direction, TupleTableSlot *slot)
 		{
 			if (!ItemIdIsUsed(PageGetItemId(page, off)))
 				continue;
-			if (zheap_visible_version(&cx, scan->buffer, page, scan->block,
+			if (zheap_visibility_find(&cx, scan->buffer, page, scan->block,
 									  off, &scan->version))
 			{
 				scan->off = off;
@@ -703,7 +706,7 @@ judge_row(ZScanDesc scan, ScanDirection direction, TupleTableSlot *slot)
 		}
 	}
 	LockBuffer(scan->buffer, BUFFER_LOCK_UNLOCK);
-	zheap_read_end(&cx);
+	zheap_visibility_end(&cx);
 
 	if (found)
 	{
@@ -712,9 +715,10 @@ judge_row(ZScanDesc scan, ScanDirection direction, TupleTableSlot *slot)
 
 		ItemPointerSet(&tid, scan->block, scan->off);
 		zheap_scan_tag_dirty(rel, scan->base.rs_snapshot, v, &tid);
-		zheap_slot_store(slot, RelationGetRelid(rel), &tid, v->data, v->len,
-						 v->writer, v->cid);
-		zheap_slot_set_doubts(slot, v->loose, v->ended);
+		zheap_tuple_slot_store(slot, RelationGetRelid(rel), &tid, v->data,
+							   v->len,
+							   v->writer, v->cid);
+		zheap_tuple_slot_set_unsure(slot, v->approximate, v->ended);
 	}
 	return found;
 }
@@ -980,9 +984,10 @@ zheap_scan_analyze_next_block(TableScanDesc sscan, BlockNumber block,
 	scan->block = block;
 	scan->ndead = 0;
 
-	buffer = ReadBufferExtended(rel, MAIN_FORKNUM, block, RBM_NORMAL, strategy);
-	zheap_read_begin(&cx, rel, SnapshotSelf);
-	cx.loose_identity = true;
+	buffer =
+		ReadBufferExtended(rel, MAIN_FORKNUM, block, RBM_NORMAL, strategy);
+	zheap_visibility_begin(&cx, rel, SnapshotSelf);
+	cx.approximate_identity = true;
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 	if (!PageIsNew(page))
@@ -999,14 +1004,14 @@ zheap_scan_analyze_next_block(TableScanDesc sscan, BlockNumber block,
 				continue;
 			if (!ItemIdIsNormal(lp))
 				scan->ndead++;
-			else if (zheap_visible_version(&cx, buffer, page, block, off, v))
+			else if (zheap_visibility_find(&cx, buffer, page, block, off, v))
 				zheap_scan_add_row(scan, off, v);
 			else if (v->ended)
 				scan->ndead++;
 		}
 	}
 	UnlockReleaseBuffer(buffer);
-	zheap_read_end(&cx);
+	zheap_visibility_end(&cx);
 	return true;
 }
 

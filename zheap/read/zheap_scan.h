@@ -20,7 +20,7 @@ typedef struct ZScanRow
 	uint32		at;				/* its bytes: rows->data + at */
 	Fxid		writer;
 	CommandId	cid;
-	bool		loose;			/* as in ZVersion */
+	bool		approximate;	/* as in ZVersion */
 } ZScanRow;
 
 typedef struct ZScanDescData
@@ -36,15 +36,16 @@ typedef struct ZScanDescData
 
 	/* where the scan is */
 	bool		inited;
-	BlockNumber index;			/* number of the block in the scan; not parallel */
+	BlockNumber index;			/* number of the block in the scan; not
+								 * parallel */
 	BlockNumber block;			/* InvalidBlockNumber: none */
 
 	/*
-	 * What the snapshot sees of the block (page mode), copied, so that no lock
-	 * or pin is needed any more; offsets ascend.  current is the row returned
-	 * last, -1 or nrows before the first.  rows is NULL or ours alone while a
-	 * block is loaded; tuple slots may share it afterwards.  spare: the rows
-	 * of the block before, which a tuple slot may still show.
+	 * What the snapshot sees of the block (page mode), copied, so that no
+	 * lock or pin is needed any more; offsets ascend.  current is the row
+	 * returned last, -1 or nrows before the first.  rows is NULL or ours
+	 * alone while a block is loaded; tuple slots may share it afterwards.
+	 * spare: the rows of the block before, which a tuple slot may still show.
 	 */
 	bool		page_mode;
 	int			nrows;

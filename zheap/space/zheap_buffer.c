@@ -28,24 +28,24 @@ static struct
 	RelFileLocator locator;
 	BlockNumber block;
 	Buffer		buffer;			/* Invalid: empty */
-}			recent[RECENT_BUFFERS];
+} recent[	RECENT_BUFFERS];
 
 /* Remember that the block is in that buffer. */
 void
-zheap_note_buffer(Relation rel, BlockNumber block, Buffer buffer)
+zheap_buffer_note(Relation rel, BlockNumber block, Buffer buffer)
 {
 	int			i = block % RECENT_BUFFERS_USED;
 
 	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
 		return;
-	recent[i].locator = RelationLocator(rel);
-	recent[i].block = block;
-	recent[i].buffer = buffer;
+	recent[		i].locator = RelationLocator(rel);
+	recent[		i].block = block;
+	recent[		i].buffer = buffer;
 }
 
 /* As ReadBuffer(). */
 Buffer
-zheap_read_buffer(Relation rel, BlockNumber block)
+zheap_buffer_read(Relation rel, BlockNumber block)
 {
 	int			i = block % RECENT_BUFFERS_USED;
 	Buffer		buffer;
@@ -62,7 +62,7 @@ zheap_read_buffer(Relation rel, BlockNumber block)
 		return recent[i].buffer;
 	}
 	buffer = ReadBuffer(rel, block);
-	zheap_note_buffer(rel, block, buffer);
+	zheap_buffer_note(rel, block, buffer);
 	return buffer;
 }
 
@@ -73,7 +73,7 @@ zheap_read_buffer(Relation rel, BlockNumber block)
  * is looked up.
  */
 Buffer
-zheap_read_next_buffer(Relation rel, BlockNumber block, Buffer last,
+zheap_buffer_read_next(Relation rel, BlockNumber block, Buffer last,
 					   BufferAccessStrategy strategy)
 {
 	Buffer		buffer = last + 1;
@@ -89,7 +89,7 @@ zheap_read_next_buffer(Relation rel, BlockNumber block, Buffer last,
 	else
 		buffer = ReadBufferExtended(rel, MAIN_FORKNUM, block, RBM_NORMAL,
 									strategy);
-	zheap_note_buffer(rel, block, buffer);
+	zheap_buffer_note(rel, block, buffer);
 	return buffer;
 }
 
@@ -98,7 +98,8 @@ zheap_read_next_buffer(Relation rel, BlockNumber block, Buffer last,
  * NULL if that can't be said.  An address, nothing more: not to be read from.
  */
 const char *
-zheap_next_page(Relation rel, Buffer buffer, BufferAccessStrategy strategy)
+zheap_buffer_next_page(Relation rel, Buffer buffer,
+					   BufferAccessStrategy strategy)
 {
 	if (RelationUsesLocalBuffers(rel) || strategy != NULL ||
 		buffer >= NBuffers)

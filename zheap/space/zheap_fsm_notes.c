@@ -186,7 +186,7 @@ freed_xact_callback(XactEvent event, void *arg)
 }
 
 void
-zheap_freed_register(void)
+zheap_fsm_notes_register(void)
 {
 	RegisterXactCallback(freed_xact_callback, NULL);
 }
@@ -220,13 +220,13 @@ room_to_come(Page page)
 			room += ItemIdGetLength(lp);
 		else if (hdr.natts_flags1 & ZH_SLACK)
 			room += ItemIdGetLength(lp) -
-				zheap_tuple_true_len(tuple, ItemIdGetLength(lp));
+				zheap_page_tuple_len(tuple, ItemIdGetLength(lp));
 	}
 	return Min(room, BLCKSZ - 1);
 }
 
 void
-zheap_freed_note(Relation rel, BlockNumber block, Page page, Size bytes)
+zheap_fsm_notes_add(Relation rel, BlockNumber block, Page page, Size bytes)
 {
 	FreedPage  *last;
 	Size		room;
@@ -263,7 +263,7 @@ zheap_freed_note(Relation rel, BlockNumber block, Page page, Size bytes)
 }
 
 void
-zheap_freed_by_abort(Relation rel, BlockNumber block, Size room)
+zheap_fsm_notes_rolled_back(Relation rel, BlockNumber block, Size room)
 {
 	FreedPage  *page;
 

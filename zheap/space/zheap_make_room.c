@@ -149,7 +149,7 @@ survey_row(Survey *s, ItemId lp)
 		return;
 	if (!ZHeaderIsEnded(&hdr))
 		s->prune_gain += ItemIdGetLength(lp) -
-			zheap_tuple_true_len(tuple, ItemIdGetLength(lp));
+			zheap_page_tuple_len(tuple, ItemIdGetLength(lp));
 	else if (fate == OWNER_REMOVABLE)
 		s->prune_gain += ItemIdGetLength(lp);
 	else if (ItemIdGetLength(lp) <= SPILL_MAX_BYTES)
@@ -182,8 +182,8 @@ survey_page(Survey *s, int options)
  * what doesn't help because there is no line pointer.
  */
 Size
-zheap_page_reclaimable_room(Relation rel, Buffer buffer,
-							const UndoHorizons *hz)
+zheap_make_room_estimate(Relation rel, Buffer buffer,
+						 const UndoHorizons *hz)
 {
 	Page		page = BufferGetPage(buffer);
 	Size		room = zheap_page_insert_room(page);
@@ -245,11 +245,11 @@ find_ender(Spill *spill, UndoReader *reader, OffsetNumber off)
 	}
 	if (status != ZXACT_COMMITTED ||
 		GlobalVisCheckRemovableFullXid(spill->rel,
-									   FullTransactionIdFromU64(walk->w)))
+									   FullTransactionIdFromU64(walk->fxid)))
 		return false;
 	spill->row[spill->nrows].off = off;
-	spill->row[spill->nrows].ender = walk->w;
-	spill->row[spill->nrows].urp = walk->u;
+	spill->row[spill->nrows].ender = walk->fxid;
+	spill->row[spill->nrows].urp = walk->urp;
 	spill->nrows++;
 	return true;
 }
@@ -261,7 +261,7 @@ find_rows(Spill *spill)
 	OffsetNumber max = PageGetMaxOffsetNumber(spill->page);
 	UndoReader	reader;
 
-	undo_reader_open(&reader, spill->rel);
+	undo_record_reader_open(&reader, spill->rel);
 	spill->walk.budget = SPILL_BUDGET;
 	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
 	{
@@ -276,7 +276,7 @@ find_rows(Spill *spill)
 			spill->gain += ItemIdGetLength(lp);
 	}
 	/* writing undo may wait: no undo pin may be kept then (U16) */
-	undo_reader_close(&reader);
+	undo_record_reader_close(&reader);
 }
 
 /* ----------------------------------------------------------------
@@ -292,7 +292,7 @@ record_begin(Spill *spill)
 	memset(u, 0, sizeof(ZUndo));
 	ItemPointerSetInvalid(&u->tid);
 	u->kind = ZUNDO_SPILL;
-	u->writer = undo_current_fxid();
+	u->writer = undo_log_current_fxid();
 	u->flags = ZUNDO_TENURE_START;
 	u->prev_fxid = spill->head.fxid;
 	u->chain = spill->head.urp;
@@ -310,17 +310,17 @@ record_write(Spill *spill)
 	undo_insertion_add(&ins, u->kind, u->flags, spill->block, u->offset,
 					   u->chain, spill->payload,
 					   zheap_undo_encode(u, spill->payload));
-	undo_prepare(&ins);
+	undo_insert_prepare(&ins);
 	Assert(ins.fxid == u->writer);
 
 	START_CRIT_SECTION();
-	undo_insert(&ins);
-	undo_log_alone(&ins);
+	undo_insert_apply(&ins);
+	undo_insert_log_alone(&ins);
 	END_CRIT_SECTION();
 
 	spill->head.fxid = ins.fxid;
 	spill->head.urp = ins.rec[0].urp;
-	undo_release(&ins);
+	undo_insert_release(&ins);
 	UNDO_POINT("spill-record-written");
 }
 
@@ -337,7 +337,7 @@ record_add(Spill *spill, const SpillRow *row, char *image)
 	entry.off = row->off;
 	entry.fxid = row->ender;
 	entry.urp = row->urp;
-	entry.len = zheap_tuple_true_len(tuple, ItemIdGetLength(lp));
+	entry.len = zheap_page_tuple_len(tuple, ItemIdGetLength(lp));
 	entry.tuple = image;
 	memcpy(image, tuple, entry.len);
 	zheap_header_get(image, &hdr);
@@ -371,7 +371,8 @@ spill_page(Spill *spill)
 	/* moves all tuples; see write_spill() */
 	if (!zheap_page_can_begin_spill(work) &&
 		!zheap_page_grow_xact_slots(work))
-		elog(ERROR, "no room for the spill chain of block %u of relation \"%s\"",
+		elog(ERROR,
+			 "no room for the spill chain of block %u of relation \"%s\"",
 			 spill->block, RelationGetRelationName(spill->rel));
 	zheap_page_put_spill(work, spill->head.fxid, spill->head.urp);
 
@@ -398,7 +399,7 @@ write_spill(Spill *spill)
 	spill->head.fxid = InvalidFxid;
 	spill->head.urp = InvalidUndoRecPtr;
 	if (ZPageGetOpaque(spill->page)->flags & ZPAGE_HAS_SPILL)
-		zheap_spill_start(&spill->head, spill->page);
+		zheap_spill_chain_start(&spill->head, spill->page);
 
 	record_begin(spill);
 	for (int i = 0; i < spill->nrows; i++)
@@ -457,14 +458,14 @@ page_spill(Relation rel, Buffer buffer, const UndoHorizons *hz, Size missing)
  * alone, which runs in no transaction block and waits for whoever drops one.
  */
 int
-zheap_reclaim_options(Relation rel)
+zheap_make_room_options(Relation rel)
 {
 	return rel->rd_rel->relhasindex ? 0 : ZPRUNE_NO_INDEXES;
 }
 
 bool
-zheap_page_reclaim(Relation rel, Buffer buffer, const UndoHorizons *hz,
-				   Size missing, int options)
+zheap_make_room(Relation rel, Buffer buffer, const UndoHorizons *hz,
+				Size missing, int options)
 {
 	Page		page = BufferGetPage(buffer);
 	Survey		s = {0};

@@ -113,7 +113,7 @@ prune_row(Prune *prune, OffsetNumber off, ZPruneResult *result)
 static bool
 is_dead_to_all(const Prune *prune, Fxid fxid, Fxid *conflict)
 {
-	if (fxid < prune->hz->u)
+	if (fxid < prune->hz->all_visible_before)
 		return true;
 	if (!GlobalVisCheckRemovableFullXid(prune->rel,
 										FullTransactionIdFromU64(fxid)))
@@ -140,7 +140,7 @@ mark_needed_entries(Prune *prune, bool *needed, Fxid *conflict)
 	bool		seen[MaxHeapTuplesPerPage + 1] = {false};
 	ZSpillChain chain;
 
-	zheap_spill_start(&chain, page);
+	zheap_spill_chain_start(&chain, page);
 	while (chain.fxid != InvalidFxid)
 	{
 		ZSpillCursor entries;
@@ -152,10 +152,11 @@ mark_needed_entries(Prune *prune, bool *needed, Fxid *conflict)
 		if (--prune->walk.budget < 0)
 			return false;
 		/* if it is gone, its horizon's raise carried the conflict */
-		if (!zheap_spill_next(&chain, &prune->reader, prune->block, &entries))
+		if (!zheap_spill_chain_next(&chain, &prune->reader, prune->block,
+									&entries))
 			return true;
 
-		while (zheap_spill_next_entry(&entries, &entry))
+		while (zheap_spill_chain_next_entry(&entries, &entry))
 		{
 			/* an older entry of an offset is about another row */
 			if (!is_spilled(page, entry.off) || seen[entry.off])
@@ -168,8 +169,8 @@ mark_needed_entries(Prune *prune, bool *needed, Fxid *conflict)
 		 off <= PageGetMaxOffsetNumber(page); off++)
 	{
 		if (is_spilled(page, off) && !seen[off])
-			zheap_row_is_corrupt(prune->rel, prune->block, off,
-								 "the row in the page's spill chain");
+			zheap_walk_corrupt(prune->rel, prune->block, off,
+							   "the row in the page's spill chain");
 	}
 	return true;
 }
@@ -222,7 +223,7 @@ prune_survey(Prune *prune, ZPruneResult *result)
 
 	result->all_visible = !PageIsNew(page) &&
 		!(ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) &&
-		!zheap_page_has_aborted(InvalidBuffer, page, prune->hz);
+		!zheap_xact_slot_any_aborted(InvalidBuffer, page, prune->hz);
 
 	for (off = FirstOffsetNumber; off <= max; off++)
 	{
@@ -302,11 +303,11 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	prune->hz = hz;
 	prune->block = BufferGetBlockNumber(buffer);
 	prune->walk.budget = PRUNE_BUDGET;
-	undo_reader_open(&prune->reader, rel);
+	undo_record_reader_open(&prune->reader, rel);
 
 	max = PageGetMaxOffsetNumber(page);
 	nnormal = count_normal(page);
-	prune->conflict = zheap_page_freeze(rel, page, hz, &frozen);
+	prune->conflict = zheap_xact_slot_freeze_page(rel, page, hz, &frozen);
 	for (off = FirstOffsetNumber; off <= max; off++)
 	{
 		if (ItemIdIsNormal(PageGetItemId(page, off)))
@@ -334,7 +335,7 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 
 	zheap_page_assert_sound(page, prune->block, "pruning");
 
-	undo_reader_close(&prune->reader);
+	undo_record_reader_close(&prune->reader);
 	zheap_delta_finish(delta, result->changed ? prune->conflict : InvalidFxid);
 	pfree(prune);
 	pfree(delta);

@@ -93,16 +93,16 @@ has_tenure(Rollback *rb, uint8 id, Fxid lf)
 	bool		result = false;
 
 	zheap_walk_at_slot(walk, rb->page, id);
-	while (walk->w != InvalidFxid)
+	while (walk->fxid != InvalidFxid)
 	{
 		ZXactStatus status;
 
-		if (walk->w == lf)
+		if (walk->fxid == lf)
 		{
 			result = true;
 			break;
 		}
-		status = zheap_xact_status(walk->w, walk->hz);
+		status = zheap_xact_slot_fxid_status(walk->fxid, walk->hz);
 		if (status == ZXACT_ALL_VISIBLE)
 			break;
 
@@ -111,22 +111,22 @@ has_tenure(Rollback *rb, uint8 id, Fxid lf)
 		{
 			if (!zheap_walk_fetch(walk, status == ZXACT_ABORTED))
 			{
-				walk->w = InvalidFxid;
+				walk->fxid = InvalidFxid;
 				break;
 			}
 			if (walk->undo.flags & ZUNDO_BASE)
 			{
-				walk->w = walk->undo.base_fxid;
-				walk->u = walk->undo.base_urp;
+				walk->fxid = walk->undo.base_fxid;
+				walk->urp = walk->undo.base_urp;
 				break;
 			}
 			if (walk->undo.flags & ZUNDO_TENURE_START)
 			{
-				walk->w = walk->undo.prev_fxid;
-				walk->u = walk->undo.chain;
+				walk->fxid = walk->undo.prev_fxid;
+				walk->urp = walk->undo.chain;
 				break;
 			}
-			walk->u = walk->undo.chain;
+			walk->urp = walk->undo.chain;
 		}
 	}
 
@@ -151,8 +151,8 @@ restore_owner(Rollback *rb, uint8 id, ZTupleHeader *hdr)
 	if (old == ZUNDO_OLD_IN_CHAIN && (hdr->flags2 & ZH_LOCK_ONLY) == 0)
 	{
 		if (r->oldhdr.slot != id)
-			zheap_row_is_corrupt(rb->walk.rel, rb->walk.block, r->offset,
-								 "an old version in the xact slot of its change");
+			zheap_walk_corrupt(rb->walk.rel, rb->walk.block, r->offset,
+							   "an old version in the xact slot of its change");
 		hdr->slot = id;
 		if (ZHeaderReused(hdr) == ZH_REUSED_NONE &&
 			(r->flags & ZUNDO_TENURE_START))
@@ -161,7 +161,7 @@ restore_owner(Rollback *rb, uint8 id, ZTupleHeader *hdr)
 		return;
 	}
 	if (old == ZUNDO_OLD_LINK && (hdr->flags2 & ZH_LOCK_ONLY) == 0 &&
-		r->link_fxid >= rb->walk.hz->u &&
+		r->link_fxid >= rb->walk.hz->all_visible_before &&
 		oldslot >= 1 && oldslot <= ZPageGetOpaque(rb->page)->nslots &&
 		!ZXactSlotIsFree(ZPageGetXactSlot(rb->page, oldslot)))
 	{
@@ -235,28 +235,28 @@ rollback_change(Rollback *rb, uint8 id)
 	uint16		len;
 
 	if (tuple == NULL)
-		zheap_row_is_corrupt(rb->walk.rel, rb->walk.block, r->offset,
-							 "a tuple whose change is to be taken back");
+		zheap_walk_corrupt(rb->walk.rel, rb->walk.block, r->offset,
+						   "a tuple whose change is to be taken back");
 	zheap_header_get(tuple, &cur);
 	if (ZUndoIsCopy(r))
-		zheap_row_is_corrupt(rb->walk.rel, rb->walk.block, r->offset,
-							 "no rewritten table whose rewriting was aborted");
+		zheap_walk_corrupt(rb->walk.rel, rb->walk.block, r->offset,
+						   "no rewritten table whose rewriting was aborted");
 	if (cur.slot != id || (cur.flags2 & ZH_LOCK_ONLY))
-		zheap_row_is_corrupt(rb->walk.rel, rb->walk.block, r->offset,
-							 "a tuple in the xact slot of its aborted change");
+		zheap_walk_corrupt(rb->walk.rel, rb->walk.block, r->offset,
+						   "a tuple in the xact slot of its aborted change");
 
 	alloc = PageGetItemId(rb->page, r->offset)->lp_len;
-	len = zheap_tuple_true_len(tuple, alloc);
+	len = zheap_page_tuple_len(tuple, alloc);
 	memcpy(image.data, tuple, len);
 	zheap_undo_step_back(r, image.data, &len);
 	if (len > alloc)
-		zheap_row_is_corrupt(rb->walk.rel, rb->walk.block, r->offset,
-							 "an allocation that holds the version to be restored");
+		zheap_walk_corrupt(rb->walk.rel, rb->walk.block, r->offset,
+						   "an allocation that holds the version to be restored");
 
 	zheap_header_get(image.data, &hdr);
 	if (ZHeaderIsEnded(&hdr))
-		zheap_row_is_corrupt(rb->walk.rel, rb->walk.block, r->offset,
-							 "a row that had not ended before it was changed");
+		zheap_walk_corrupt(rb->walk.rel, rb->walk.block, r->offset,
+						   "a row that had not ended before it was changed");
 	restore_owner(rb, id, &hdr);
 	restore_lock_bits(&hdr, &cur);
 	zheap_header_put(image.data, &hdr);
@@ -309,7 +309,8 @@ rollback_xact_slot(Rollback *rb, uint8 id)
 	ZUndo	   *r = &rb->walk.undo;
 
 	while (!ZXactSlotIsFree(slot) &&
-		   zheap_xact_status(ZXactSlotFxid(slot), rb->walk.hz) == ZXACT_ABORTED)
+		   zheap_xact_slot_fxid_status(ZXactSlotFxid(slot), rb->walk.hz) ==
+		   ZXACT_ABORTED)
 	{
 		UndoRecPtr	chain;
 
@@ -387,17 +388,17 @@ rollback_batch(Relation rel, Buffer buffer, const UndoHorizons *hz)
 	UndoReader	reader;
 	bool		done;
 
-	if (!zheap_page_has_aborted(buffer, page, hz))
+	if (!zheap_xact_slot_any_aborted(buffer, page, hz))
 		return false;
 
-	delta = palloc(sizeof(ZPageDelta));	/* larger than a page */
-	undo_reader_open(&reader, rel);
+	delta = palloc(sizeof(ZPageDelta)); /* larger than a page */
+	undo_record_reader_open(&reader, rel);
 	done = rollback_work(rel, &reader, hz,
 						 zheap_delta_begin(delta, rel, buffer),
 						 BufferGetBlockNumber(buffer));
 
 	/* aborted changes were visible to no snapshot: no conflict */
-	undo_reader_close(&reader);
+	undo_record_reader_close(&reader);
 	zheap_delta_finish(delta, InvalidFxid);
 	UNDO_POINT("page-rolled-back");
 	pfree(delta);
@@ -420,7 +421,7 @@ rollback_batch(Relation rel, Buffer buffer, const UndoHorizons *hz)
 void
 zheap_rollback_buffer(Relation rel, Buffer buffer)
 {
-	UndoHorizons hz = undo_horizons();
+	UndoHorizons hz = undo_log_horizons();
 	Page		page = BufferGetPage(buffer);
 
 	if (PageIsNew(page))
@@ -458,7 +459,7 @@ zheap_rollback_page(Relation rel, BlockNumber block)
 
 	while (more)
 	{
-		UndoHorizons hz = undo_horizons();
+		UndoHorizons hz = undo_log_horizons();
 		Buffer		buffer = ReadBuffer(rel, block);
 		Page		page;
 
@@ -477,7 +478,7 @@ zheap_rollback_page(Relation rel, BlockNumber block)
 
 	/* an abort extends no file, so the map's turn comes later (U13) */
 	if (!IsTransactionState())
-		zheap_freed_by_abort(rel, block, room);
+		zheap_fsm_notes_rolled_back(rel, block, room);
 	else if (room >= BLCKSZ / 8)
 	{
 		RecordPageWithFreeSpace(rel, block, zheap_fsm_room(room));

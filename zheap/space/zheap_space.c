@@ -48,7 +48,7 @@ typedef struct SpaceSearch
 {
 	Relation	rel;
 	Size		want;			/* room that a page must have */
-	int			reclaim_options;
+	int			room_options;
 	bool		use_fsm;
 	Buffer		other;			/* pinned; locked together with the result */
 	BlockNumber other_block;
@@ -64,7 +64,8 @@ typedef struct SpaceSearch
 static Size
 page_room(Page page)
 {
-	return PageIsNew(page) ? ZHEAP_MAX_TUPLE_SIZE : zheap_page_insert_room(page);
+	return PageIsNew(page) ? ZHEAP_MAX_TUPLE_SIZE :
+		zheap_page_insert_room(page);
 }
 
 /*
@@ -78,7 +79,7 @@ read_block(const SpaceSearch *search, BlockNumber block, ReadBufferMode mode)
 	Buffer		buffer;
 
 	if (bistate == NULL && mode == RBM_NORMAL)
-		return zheap_read_buffer(search->rel, block);
+		return zheap_buffer_read(search->rel, block);
 	if (bistate == NULL)
 		return ReadBufferExtended(search->rel, MAIN_FORKNUM, block, mode,
 								  NULL);
@@ -135,18 +136,19 @@ reclaim_page(const SpaceSearch *search, Buffer buffer, const UndoHorizons *hz)
 	Page		page = BufferGetPage(buffer);
 	Size		room;
 
-	if (zheap_page_has_aborted(buffer, page, hz))
+	if (zheap_xact_slot_any_aborted(buffer, page, hz))
 		zheap_rollback_buffer(search->rel, buffer);
 
 	room = page_room(page);
 	if (room < search->want && !PageIsNew(page))
 	{
 		/* no room at all may mean no line pointer: spilling gives none */
-		if (room == 0 && PageGetMaxOffsetNumber(page) >= MaxHeapTuplesPerPage &&
-			!search->reclaim_options)
+		if (room == 0 &&
+			PageGetMaxOffsetNumber(page) >= MaxHeapTuplesPerPage &&
+			!search->room_options)
 			return 0;
-		if (zheap_page_reclaim(search->rel, buffer, hz, search->want - room,
-							   search->reclaim_options))
+		if (zheap_make_room(search->rel, buffer, hz, search->want - room,
+							search->room_options))
 			room = page_room(page);
 	}
 	return room;
@@ -162,7 +164,7 @@ try_block(const SpaceSearch *search, BlockNumber block, Size *room)
 {
 	Buffer		buffer = read_block(search, block, RBM_NORMAL);
 	Page		page = BufferGetPage(buffer);
-	UndoHorizons hz = undo_horizons();
+	UndoHorizons hz = undo_log_horizons();
 
 	if (PageIsAllVisible(page))
 		visibilitymap_pin(search->rel, block, search->vmbuffer);
@@ -336,9 +338,9 @@ extend_table(const SpaceSearch *search, BlockNumber *candidate)
  * up at once because everything here may wait.
  */
 Buffer
-zheap_get_page_for_tuple(Relation rel, Size len, Buffer other, int options,
-						 struct BulkInsertStateData *bistate,
-						 Buffer *vmbuffer)
+zheap_space_find_page(Relation rel, Size len, Buffer other, int options,
+					  struct BulkInsertStateData *bistate,
+					  Buffer *vmbuffer)
 {
 	SpaceSearch search;
 	Size		save = RelationGetTargetPageFreeSpace(rel,
@@ -354,7 +356,7 @@ zheap_get_page_for_tuple(Relation rel, Size len, Buffer other, int options,
 		search.want = Max(len, NEARLY_EMPTY_ROOM);
 	else
 		search.want = len + save;
-	search.reclaim_options = force_new ? 0 : zheap_reclaim_options(rel);
+	search.room_options = force_new ? 0 : zheap_make_room_options(rel);
 	search.use_fsm = !force_new && (options & HEAP_INSERT_SKIP_FSM) == 0;
 	search.other = other;
 	search.other_block = InvalidBlockNumber;
@@ -403,13 +405,13 @@ zheap_get_page_for_tuple(Relation rel, Size len, Buffer other, int options,
 
 /* Tell the free space map; any lock on the page, or none on a copy. */
 void
-zheap_record_free_space(Relation rel, BlockNumber block, Page page)
+zheap_space_record(Relation rel, BlockNumber block, Page page)
 {
 	RecordPageWithFreeSpace(rel, block, zheap_fsm_room(page_room(page)));
 }
 
 void
-zheap_fsm_redo(XLogReaderState *record, uint8 block_id, Size room)
+zheap_space_redo_fsm(XLogReaderState *record, uint8 block_id, Size room)
 {
 	RelFileLocator locator;
 	BlockNumber block;
@@ -457,7 +459,7 @@ vm_clear_bits(Page map, BlockNumber block)
  * locked and registered once (Z30).
  */
 void
-zheap_vm_add(ZVmClear *vm, BlockNumber block, Buffer vmbuffer)
+zheap_space_vm_add(ZVmClear *vm, BlockNumber block, Buffer vmbuffer)
 {
 	int			at;
 
@@ -490,7 +492,7 @@ zheap_vm_add(ZVmClear *vm, BlockNumber block, Buffer vmbuffer)
 
 /* Table pages are locked, no undo page is. */
 void
-zheap_vm_lock(ZVmClear *vm)
+zheap_space_vm_lock(ZVmClear *vm)
 {
 	for (int i = 0; i < vm->nbuffers; i++)
 		LockBuffer(vm->vmbuffer[i], BUFFER_LOCK_EXCLUSIVE);
@@ -498,7 +500,7 @@ zheap_vm_lock(ZVmClear *vm)
 
 /* In the critical section. */
 void
-zheap_vm_clear(ZVmClear *vm)
+zheap_space_vm_clear(ZVmClear *vm)
 {
 	for (int i = 0; i < vm->nblocks; i++)
 		vm_clear_bits(BufferGetPage(vm->vmbuffer[vm->buf_of[i]]),
@@ -509,14 +511,14 @@ zheap_vm_clear(ZVmClear *vm)
 
 /* No standard page: the map would be taken for a hole (Z30). */
 void
-zheap_vm_register(ZVmClear *vm, uint8 first_block_id)
+zheap_space_vm_register(ZVmClear *vm, uint8 first_block_id)
 {
 	for (int i = 0; i < vm->nbuffers; i++)
 		XLogRegisterBuffer(first_block_id + i, vm->vmbuffer[i], 0);
 }
 
 void
-zheap_vm_set_lsn(ZVmClear *vm, XLogRecPtr lsn)
+zheap_space_vm_set_lsn(ZVmClear *vm, XLogRecPtr lsn)
 {
 	for (int i = 0; i < vm->nbuffers; i++)
 		PageSetLSN(BufferGetPage(vm->vmbuffer[i]), lsn);
@@ -524,15 +526,15 @@ zheap_vm_set_lsn(ZVmClear *vm, XLogRecPtr lsn)
 
 /* Unlocks; pins are left to the caller. */
 void
-zheap_vm_release(ZVmClear *vm)
+zheap_space_vm_release(ZVmClear *vm)
 {
 	for (int i = 0; i < vm->nbuffers; i++)
 		LockBuffer(vm->vmbuffer[i], BUFFER_LOCK_UNLOCK);
 }
 
 void
-zheap_vm_redo(XLogReaderState *record, uint8 block_id,
-			  const BlockNumber *heap_blocks, int n)
+zheap_space_vm_redo(XLogReaderState *record, uint8 block_id,
+					const BlockNumber *heap_blocks, int n)
 {
 	XLogRecPtr	lsn = record->EndRecPtr;
 	BlockNumber map_block;

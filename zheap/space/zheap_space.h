@@ -17,13 +17,13 @@
  *	zheap_buffer.c
  * ----------------------------------------------------------------
  */
-extern void zheap_note_buffer(Relation rel, BlockNumber block, Buffer buffer);
-extern Buffer zheap_read_buffer(Relation rel, BlockNumber block);
-extern Buffer zheap_read_next_buffer(Relation rel, BlockNumber block,
+extern void zheap_buffer_note(Relation rel, BlockNumber block, Buffer buffer);
+extern Buffer zheap_buffer_read(Relation rel, BlockNumber block);
+extern Buffer zheap_buffer_read_next(Relation rel, BlockNumber block,
 									 Buffer last,
 									 BufferAccessStrategy strategy);
-extern const char *zheap_next_page(Relation rel, Buffer buffer,
-								   BufferAccessStrategy strategy);
+extern const char *zheap_buffer_next_page(Relation rel, Buffer buffer,
+										  BufferAccessStrategy strategy);
 
 /* ----------------------------------------------------------------
  *	zheap_rollback.c
@@ -43,7 +43,8 @@ extern void zheap_rollback_buffer(Relation rel, Buffer buffer);
  * Roll back a reader's copy of a page that it holds locked (share is enough),
  * as far as one batch goes.  Nothing is logged, no hint is set.
  */
-extern void zheap_rollback_copy(ZReadContext *cx, Page copy, BlockNumber block);
+extern void zheap_rollback_copy(ZReadContext *cx, Page copy,
+								BlockNumber block);
 
 /* ----------------------------------------------------------------
  *	zheap_prune.c
@@ -56,8 +57,8 @@ typedef struct ZPruneResult
 	bool		changed;
 	/* only if TIDY */
 	int			ndead;			/* line pointers that are DEAD after it */
-	bool		all_visible;	/* every pointer NORMAL/UNUSED, every row has an
-								 * all-visible version, nothing ended (Z25) */
+	bool		all_visible;	/* every pointer NORMAL/UNUSED, every row has
+								 * an all-visible version, nothing ended (Z25) */
 	bool		has_tuples;
 	/* always */
 	int			live_tuples;
@@ -89,16 +90,16 @@ extern void zheap_prune_page(Relation rel, Buffer buffer,
  * a transaction with an xid and has no undo page pinned.  Returns whether the
  * page may have changed.  options: ZPRUNE_NO_INDEXES, or 0.
  */
-extern bool zheap_page_reclaim(Relation rel, Buffer buffer,
-							   const UndoHorizons *hz, Size missing,
-							   int options);
+extern bool zheap_make_room(Relation rel, Buffer buffer,
+							const UndoHorizons *hz, Size missing,
+							int options);
 
 /* what inserts can have of a page, for the free space map; page locked */
-extern Size zheap_page_reclaimable_room(Relation rel, Buffer buffer,
-										const UndoHorizons *hz);
+extern Size zheap_make_room_estimate(Relation rel, Buffer buffer,
+									 const UndoHorizons *hz);
 
 /* ZPRUNE_NO_INDEXES if the table surely has none, else 0 */
-extern int	zheap_reclaim_options(Relation rel);
+extern int	zheap_make_room_options(Relation rel);
 
 /* ----------------------------------------------------------------
  *	zheap_fsm_notes.c
@@ -110,12 +111,14 @@ extern int	zheap_reclaim_options(Relation rel);
  * committed, by about bytes: the free space map is told at commit.  Page
  * locked; may allocate.
  */
-extern void zheap_freed_note(Relation rel, BlockNumber block, Page page,
-							 Size bytes);
-/* a page was rolled back; in an abort callback.  Never throws */
-extern void zheap_freed_by_abort(Relation rel, BlockNumber block, Size room);
+extern void zheap_fsm_notes_add(Relation rel, BlockNumber block, Page page,
+								Size bytes);
 
-extern void zheap_freed_register(void);	/* transaction callback */
+/* a page was rolled back; in an abort callback.  Never throws */
+extern void zheap_fsm_notes_rolled_back(Relation rel, BlockNumber block,
+										Size room);
+
+extern void zheap_fsm_notes_register(void); /* transaction callback */
 
 /* ----------------------------------------------------------------
  *	zheap_space.c
@@ -160,13 +163,13 @@ zheap_fsm_room(Size room)
 	return room >= ZHEAP_MAX_TUPLE_SIZE ? MaxHeapTupleSize : room;
 }
 
-extern Buffer zheap_get_page_for_tuple(Relation rel, Size len, Buffer other,
-									   int options,
-									   struct BulkInsertStateData *bistate,
-									   Buffer *vmbuffer);
+extern Buffer zheap_space_find_page(Relation rel, Size len, Buffer other,
+									int options,
+									struct BulkInsertStateData *bistate,
+									Buffer *vmbuffer);
 
 /* record free space of a page in the FSM */
-extern void zheap_record_free_space(Relation rel, BlockNumber block, Page page);
+extern void zheap_space_record(Relation rel, BlockNumber block, Page page);
 
 /*
  * Clear the page's all-visible state as part of a change: vm_prepare before
@@ -185,24 +188,26 @@ typedef struct ZVmClear
 	int			buf_of[2];		/* VM page of block[i] */
 } ZVmClear;
 
-extern void zheap_vm_add(ZVmClear *vm, BlockNumber block, Buffer vmbuffer);
-extern void zheap_vm_lock(ZVmClear *vm);
-extern void zheap_vm_clear(ZVmClear *vm);
-extern void zheap_vm_register(ZVmClear *vm, uint8 first_block_id);
-extern void zheap_vm_set_lsn(ZVmClear *vm, XLogRecPtr lsn);
-extern void zheap_vm_release(ZVmClear *vm);
+extern void zheap_space_vm_add(ZVmClear *vm, BlockNumber block,
+							   Buffer vmbuffer);
+extern void zheap_space_vm_lock(ZVmClear *vm);
+extern void zheap_space_vm_clear(ZVmClear *vm);
+extern void zheap_space_vm_register(ZVmClear *vm, uint8 first_block_id);
+extern void zheap_space_vm_set_lsn(ZVmClear *vm, XLogRecPtr lsn);
+extern void zheap_space_vm_release(ZVmClear *vm);
 
 /*
- * Redo of a VM page registered by zheap_vm_register(): clears the bits of
+ * Redo of a VM page registered by zheap_space_vm_register(): clears the bits of
  * those of the n table blocks that it maps.  Takes and releases its lock.
  */
-extern void zheap_vm_redo(XLogReaderState *record, uint8 block_id,
-						  const BlockNumber *heap_blocks, int n);
+extern void zheap_space_vm_redo(XLogReaderState *record, uint8 block_id,
+								const BlockNumber *heap_blocks, int n);
 
 /*
  * Tell the free space map of a page changed by redo, if it has become rather
  * full.  Called without its lock, with the room found under it.
  */
-extern void zheap_fsm_redo(XLogReaderState *record, uint8 block_id, Size room);
+extern void zheap_space_redo_fsm(XLogReaderState *record, uint8 block_id,
+								 Size room);
 
 #endif							/* ZHEAP_SPACE_H */

@@ -38,8 +38,8 @@ delete_write(ZRowWrite *w, bool changing_part)
 	Assert(!ZHeaderIsEnded(&header));
 	plain = !changing_part && zheap_row_is_plain(w, &header);
 	if (plain &&
-		zheap_open_record_goes_on(&last_open, w->rel, w->block, &w->choice,
-								  w->fxid, w->cid))
+		zheap_xact_slot_record_covers(&last_open, w->rel, w->block, &w->choice,
+									  w->fxid, w->cid))
 	{
 		header.flags2 |= ZH_DELETED;
 		zheap_row_write(w, XLOG_ZHEAP_DELETE, NULL, &header, NULL, 0);
@@ -57,8 +57,8 @@ delete_write(ZRowWrite *w, bool changing_part)
 	}
 	urp = zheap_row_write(w, XLOG_ZHEAP_DELETE, &u, &header, NULL, 0);
 	if (u.flags & ZUNDO_OPEN)
-		zheap_open_record_note(&last_open, w->rel, w->block, urp, w->fxid,
-							   w->cid);
+		zheap_xact_slot_note_record(&last_open, w->rel, w->block, urp, w->fxid,
+									w->cid);
 }
 
 /* ----------------------------------------------------------------
@@ -82,7 +82,7 @@ log_covered(Buffer buffer, OffsetNumber off, const ZTupleHeader *header)
 
 	XLogBeginInsert();
 	XLogRegisterData(packed,
-					 zheap_change_pack(packed, XLOG_ZHEAP_DELETE, &head));
+					 zheap_xlog_change_pack(packed, XLOG_ZHEAP_DELETE, &head));
 	XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
 	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_DELETE);
 	PageSetLSN(BufferGetPage(buffer), lsn);
@@ -109,7 +109,8 @@ is_covered(Page page, OffsetNumber off, const UndoHorizons *hz, Fxid fxid,
 	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
 		return 0;
 	zheap_header_get((char *) PageGetItem(page, lp), header);
-	if ((header->flags2 & (ZH_END_MASK | ZH_LOCK_BITS | ZH_SPECULATIVE)) != 0 ||
+	if ((header->flags2 & (ZH_END_MASK | ZH_LOCK_BITS | ZH_SPECULATIVE)) !=
+		0 ||
 		(header->natts_flags1 & (ZH_HASEXTERNAL | ZH_ORIGIN)) != 0)
 		return 0;
 	id = zheap_xact_slot_only(page, fxid, last_open.urp, hz);
@@ -139,13 +140,13 @@ delete_covered(Relation rel, const ItemPointerData *tid, CommandId cid)
 		!RelFileLocatorEquals(last_open.locator, RelationLocator(rel)) ||
 		IsInParallelMode())
 		return false;
-	fxid = undo_current_fxid();
+	fxid = undo_log_current_fxid();
 	if (last_open.fxid != fxid)
 		return false;
 
 	CHECK_FOR_INTERRUPTS();
-	hz = undo_horizons();
-	buffer = zheap_read_buffer(rel, block);
+	hz = undo_log_horizons();
+	buffer = zheap_buffer_read(rel, block);
 	page = BufferGetPage(buffer);
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	id = is_covered(page, off, &hz, fxid, &row.header);
@@ -155,8 +156,9 @@ delete_covered(Relation rel, const ItemPointerData *tid, CommandId cid)
 		return false;
 	}
 	lp = PageGetItemId(page, off);
-	zheap_predicate_conflict_in(rel, block, off, (char *) PageGetItem(page, lp),
-								zheap_tuple_true_len((char *) PageGetItem(page, lp),
+	zheap_predicate_conflict_in(rel, block, off,
+								(char *) PageGetItem(page, lp),
+								zheap_page_tuple_len((char *) PageGetItem(page, lp),
 													 ItemIdGetLength(lp)));
 
 	row.offset = off;
@@ -168,14 +170,14 @@ delete_covered(Relation rel, const ItemPointerData *tid, CommandId cid)
 
 	START_CRIT_SECTION();
 
-	(void) zheap_change_apply_row(page, &row);
+	(void) zheap_xlog_change_apply_row(page, &row);
 	MarkBufferDirty(buffer);
 	if (RelationNeedsWAL(rel))
 		log_covered(buffer, off, &row.header);
 
 	END_CRIT_SECTION();
 
-	zheap_freed_note(rel, block, page, ItemIdGetLength(lp));
+	zheap_fsm_notes_add(rel, block, page, ItemIdGetLength(lp));
 	UnlockReleaseBuffer(buffer);
 	return true;
 }

@@ -68,7 +68,7 @@ epq_executor_finish(QueryDesc *queryDesc)
 
 /* Called from _PG_init. */
 void
-zheap_register_epq_hooks(void)
+zheap_epq_register_hooks(void)
 {
 	prev_executor_run = ExecutorRun_hook;
 	ExecutorRun_hook = epq_executor_run;

@@ -209,7 +209,7 @@ choose_offsets(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
 static void
 drop_page(InsertStep *step)
 {
-	zheap_read_end(&step->cx);
+	zheap_visibility_end(&step->cx);
 	UnlockReleaseBuffer(step->buffer);
 	step->buffer = InvalidBuffer;
 }
@@ -229,10 +229,10 @@ find_page(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
 		CHECK_FOR_INTERRUPTS();
 
 		/* horizons first: they judge what the page lock will show (Z16) */
-		zheap_read_begin(&step->cx, op->rel, NULL);
-		step->buffer = zheap_get_page_for_tuple(op->rel, tuples[0]->len,
-												InvalidBuffer, op->options,
-												op->bistate, &op->vmbuffer);
+		zheap_visibility_begin(&step->cx, op->rel, NULL);
+		step->buffer = zheap_space_find_page(op->rel, tuples[0]->len,
+											 InvalidBuffer, op->options,
+											 op->bistate, &op->vmbuffer);
 		step->page = BufferGetPage(step->buffer);
 		step->block = BufferGetBlockNumber(step->buffer);
 		step->is_new = PageIsNew(step->page);
@@ -274,8 +274,8 @@ static bool
 extends_last_open(const InsertOp *op, const InsertStep *step)
 {
 	return op->token == 0 && op->copied == NULL &&
-		zheap_open_record_goes_on(&last_open, op->rel, step->block,
-								  &step->choice, op->fxid, op->cid) &&
+		zheap_xact_slot_record_covers(&last_open, op->rel, step->block,
+									  &step->choice, op->fxid, op->cid) &&
 		last_open_lists(&step->change);
 }
 
@@ -283,8 +283,8 @@ extends_last_open(const InsertOp *op, const InsertStep *step)
 static void
 note_last_open(const InsertOp *op, const InsertStep *step)
 {
-	zheap_open_record_note(&last_open, op->rel, step->block,
-						   step->change.urp, op->fxid, op->cid);
+	zheap_xact_slot_note_record(&last_open, op->rel, step->block,
+								step->change.urp, op->fxid, op->cid);
 	last_nranges = step->nranges;
 	memcpy(last_first, step->range_first,
 		   last_nranges * sizeof(OffsetNumber));
@@ -313,10 +313,10 @@ append_to_last(const InsertOp *op, InsertStep *step, const ZTuple *tuple)
 		return false;
 
 	CHECK_FOR_INTERRUPTS();
-	hz = undo_horizons();
+	hz = undo_log_horizons();
 	UNDO_POINT("open-insert-horizon");
 	step->block = last_open.block;
-	step->buffer = zheap_read_buffer(rel, step->block);
+	step->buffer = zheap_buffer_read(rel, step->block);
 	step->page = BufferGetPage(step->buffer);
 	LockBuffer(step->buffer, BUFFER_LOCK_EXCLUSIVE);
 
@@ -413,8 +413,8 @@ describe_undo(InsertOp *op, InsertStep *step)
 	if (step->is_new)
 		u.flags |= ZUNDO_TENURE_START;	/* after nobody */
 	else
-		zheap_undo_describe_tenure(&step->cx, step->page, step->block,
-								   &step->choice, &u);
+		zheap_describe_tenure(&step->cx, step->page, step->block,
+							  &step->choice, &u);
 
 	step->payload = step->local;
 	if (zheap_undo_payload_size(&u) > INSERT_MAX_PAYLOAD)
@@ -451,15 +451,17 @@ code_rows(InsertStep *step, char *scratch)
 	if (step->change.ntuples == 1)
 	{
 		step->coded = step->coded_row;
-		step->coded_len = zheap_code_row(step->page, step->change.first - 1,
-										 step->change.tuple[0],
-										 step->change.len[0], step->coded);
+		step->coded_len =
+			zheap_xlog_insert_code_row(step->page, step->change.first - 1,
+									   step->change.tuple[0],
+									   step->change.len[0], step->coded);
 	}
 	else
 	{
 		step->coded = scratch;
-		step->coded_len = zheap_insert_code_rows(step->page, &step->change,
-												 scratch);
+		step->coded_len =
+			zheap_xlog_insert_code_rows(step->page, &step->change,
+										scratch);
 	}
 }
 
@@ -513,7 +515,7 @@ log_step(const InsertOp *op, InsertStep *step)
 		head.flags |= ZINSERT_HAS_FLAGS2;
 
 	XLogBeginInsert();
-	XLogRegisterData(packed, zheap_insert_pack(packed, info, &head));
+	XLogRegisterData(packed, zheap_xlog_insert_pack(packed, info, &head));
 	XLogRegisterBuffer(0, step->buffer,
 					   REGBUF_STANDARD |
 					   (step->is_new ? REGBUF_WILL_INIT : 0));
@@ -522,15 +524,15 @@ log_step(const InsertOp *op, InsertStep *step)
 	else
 		log_plain_row(change->tuple[0], change->len[0]);
 	if (step->needs_undo)
-		undo_register(&step->undo, next_block++);
-	zheap_vm_register(&step->vm, next_block);
+		undo_insert_register(&step->undo, next_block++);
+	zheap_space_vm_register(&step->vm, next_block);
 
 	lsn = XLogInsert(ZHEAP_RMGR_ID, info);
 
 	PageSetLSN(step->page, lsn);
 	if (step->needs_undo)
-		undo_set_lsn(&step->undo, lsn);
-	zheap_vm_set_lsn(&step->vm, lsn);
+		undo_insert_set_lsn(&step->undo, lsn);
+	zheap_space_vm_set_lsn(&step->vm, lsn);
 	return lsn;
 }
 
@@ -543,21 +545,21 @@ perform_step(const InsertOp *op, InsertStep *step)
 	if (step->is_new)
 		zheap_page_init(step->page,
 						zheap_new_page_xact_slots(step->change.len[0]));
-	if (!zheap_insert_apply(step->page, &step->change))
+	if (!zheap_xlog_insert_apply(step->page, &step->change))
 		elog(PANIC, "no room for an insert that was planned");
 	if (step->vm.nblocks > 0)
 	{
 		PageClearAllVisible(step->page);
-		zheap_vm_clear(&step->vm);
+		zheap_space_vm_clear(&step->vm);
 	}
 	if (step->needs_undo)
-		undo_insert(&step->undo);
+		undo_insert_apply(&step->undo);
 	MarkBufferDirty(step->buffer);
 
 	if (RelationNeedsWAL(op->rel))
 		log_step(op, step);
 	else if (step->needs_undo)
-		undo_log_alone(&step->undo);
+		undo_insert_log_alone(&step->undo);
 
 	END_CRIT_SECTION();
 }
@@ -601,7 +603,7 @@ insert_step(InsertOp *op, ZTuple **tuples, int ntuples, char *scratch,
 		if (step.needs_undo)
 			describe_undo(op, &step);
 		/* the reserving of undo may wait: no undo pin may be kept then (U16) */
-		zheap_read_end(&step.cx);
+		zheap_visibility_end(&step.cx);
 	}
 
 	change->fxid = op->fxid;
@@ -612,16 +614,17 @@ insert_step(InsertOp *op, ZTuple **tuples, int ntuples, char *scratch,
 
 	if (!step.is_new && PageIsAllVisible(step.page))
 	{
-		zheap_vm_add(&step.vm, step.block, op->vmbuffer);
-		zheap_vm_lock(&step.vm);
+		zheap_space_vm_add(&step.vm, step.block, op->vmbuffer);
+		zheap_space_vm_lock(&step.vm);
 	}
 	if (step.needs_undo)
 	{
-		undo_prepare(&step.undo);
+		undo_insert_prepare(&step.undo);
 		change->urp = step.undo.rec[0].urp;
 	}
 	Assert(op->frozen || step.needs_undo ||
-		   ZXactSlotFxid(ZPageGetXactSlot(step.page, step.choice.id)) == op->fxid);
+		   ZXactSlotFxid(ZPageGetXactSlot(step.page, step.choice.id)) ==
+		   op->fxid);
 
 	if (RelationNeedsWAL(op->rel))
 		code_rows(&step, scratch);
@@ -629,13 +632,13 @@ insert_step(InsertOp *op, ZTuple **tuples, int ntuples, char *scratch,
 
 	if (step.needs_undo)
 	{
-		undo_release(&step.undo);
+		undo_insert_release(&step.undo);
 		if (step.open)
 			note_last_open(op, &step);
 		if (step.payload != step.local)
 			pfree(step.payload);
 	}
-	zheap_vm_release(&step.vm);
+	zheap_space_vm_release(&step.vm);
 	ItemPointerSet(first, step.block, change->first);
 	UnlockReleaseBuffer(step.buffer);
 	UNDO_ERROR_POINT("rows-inserted");
@@ -669,7 +672,7 @@ insert_begin(InsertOp *op, Relation rel, CommandId cid, int options,
 	op->ended = 0;
 	op->frozen = (options & HEAP_INSERT_FROZEN) != 0;
 	op->vmbuffer = InvalidBuffer;
-	op->fxid = undo_current_fxid();
+	op->fxid = undo_log_current_fxid();
 	Assert(!op->frozen || token == 0);
 
 	/* a new row conflicts with readers of the whole table only */
@@ -690,8 +693,8 @@ note_inserted(InsertOp *op, TupleTableSlot *slot, const ItemPointerData *tid)
 	slot->tts_tableOid = RelationGetRelid(op->rel);
 	slot->tts_tid = *tid;
 	if (TTS_IS_ZHEAP(slot))
-		zheap_slot_set_writer(slot, op->frozen ? InvalidFxid : op->fxid,
-							  op->cid);
+		zheap_tuple_slot_set_writer(slot, op->frozen ? InvalidFxid : op->fxid,
+									op->cid);
 }
 
 static void
@@ -704,7 +707,7 @@ insert_one(Relation rel, TupleTableSlot *slot, CommandId cid, int options,
 
 	UNDO_IDLE_POINT("insert");
 	insert_begin(&op, rel, cid, options, bistate, token);
-	tuple = zheap_form_from_slot(rel, slot, NULL, options);
+	tuple = zheap_toast_form_from_slot(rel, slot, NULL, options);
 	(void) insert_step(&op, &tuple, 1, NULL, &tid);
 	insert_end(&op);
 
@@ -722,7 +725,7 @@ zheap_insert(Relation rel, TupleTableSlot *slot, CommandId cid, int options,
 
 /*
  * Insert a row that others may see as "perhaps": they wait for the token.
- * Ends with zheap_complete_speculative().
+ * Ends with zheap_insert_complete_speculative().
  */
 void
 zheap_insert_speculative(Relation rel, TupleTableSlot *slot, CommandId cid,
@@ -736,7 +739,7 @@ zheap_insert_speculative(Relation rel, TupleTableSlot *slot, CommandId cid,
 
 /* Rows for many tuple slots: as many per page and WAL record as fit. */
 void
-zheap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
+zheap_insert_multi(Relation rel, TupleTableSlot **slots, int nslots,
 				   CommandId cid, int options,
 				   struct BulkInsertStateData *bistate)
 {
@@ -749,7 +752,7 @@ zheap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
 	insert_begin(&op, rel, cid, options, bistate, 0);
 
 	for (int i = 0; i < nslots; i++)
-		tuples[i] = zheap_form_from_slot(rel, slots[i], NULL, options);
+		tuples[i] = zheap_toast_form_from_slot(rel, slots[i], NULL, options);
 
 	while (done < nslots)
 	{
@@ -881,7 +884,7 @@ confirm_speculative(Relation rel, Buffer buffer, ItemPointer tid)
  * copy of the row if it has toasted values, else NULL.
  */
 static char *
-remove_speculative(Relation rel, Buffer buffer, ItemPointer tid, uint16 *len)
+remove_speculative(Relation rel, Buffer buffer, ItemPointer tid, uint16 * len)
 {
 	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
 	Page		work = zheap_delta_begin(delta, rel, buffer);
@@ -891,7 +894,7 @@ remove_speculative(Relation rel, Buffer buffer, ItemPointer tid, uint16 *len)
 
 	if (zheap_tuple_has_external(tuple))
 	{
-		*len = zheap_tuple_true_len(tuple, ItemIdGetLength(lp));
+		*len = zheap_page_tuple_len(tuple, ItemIdGetLength(lp));
 		copy = palloc(*len);
 		memcpy(copy, tuple, *len);
 	}
@@ -902,8 +905,9 @@ remove_speculative(Relation rel, Buffer buffer, ItemPointer tid, uint16 *len)
 }
 
 void
-zheap_complete_speculative(Relation rel, TupleTableSlot *slot, uint32 token,
-						   bool succeeded)
+zheap_insert_complete_speculative(Relation rel, TupleTableSlot *slot,
+								  uint32 token,
+								  bool succeeded)
 {
 	ItemPointer tid = &slot->tts_tid;
 	BlockNumber block = ItemPointerGetBlockNumber(tid);

@@ -64,7 +64,7 @@ row_top_is_kept_move(const ZTop *top)
 
 /* is a finished or own version of this identity visible to an MVCC snapshot */
 bool
-zheap_row_visible_to(Snapshot snapshot, Fxid writer, bool own, CommandId cid)
+zheap_row_take_visible(Snapshot snapshot, Fxid writer, bool own, CommandId cid)
 {
 	if (writer == InvalidFxid)
 		return true;
@@ -86,16 +86,16 @@ row_is_meant(ZRowWrite *w, Fxid writer, bool own, CommandId cid, bool insert)
 	{
 		case ZMEANT_TOP:
 			return true;
-		case ZMEANT_MEMO:
+		case ZMEANT_DIRTY:
 			return writer == InvalidFxid ||
-				(writer == w->memo_writer && (!own || cid == w->memo_cid));
+				(writer == w->dirty_writer && (!own || cid == w->dirty_cid));
 		case ZMEANT_SNAPSHOT:
 			break;
 	}
 	/* a row has no older version than the inserted one */
-	return insert || zheap_row_visible_to(w->snapshot, writer, own, cid) ||
-		(!own && zheap_row_was_only_copied(&w->cx, w->buffer, w->page,
-										   w->block, w->off, w->snapshot));
+	return insert || zheap_row_take_visible(w->snapshot, writer, own, cid) ||
+		(!own && zheap_visibility_only_copied(&w->cx, w->buffer, w->page,
+											  w->block, w->off, w->snapshot));
 }
 
 static RowStep
@@ -139,7 +139,7 @@ row_judge_own(ZRowWrite *w, TM_Result *result)
 	if (top->ended)
 		return row_refuse(w, TM_Invisible, result);
 	if (!row_is_meant(w, top->writer, true, top->cid, insert))
-		return row_refuse(w, w->meant == ZMEANT_MEMO ? TM_Updated :
+		return row_refuse(w, w->meant == ZMEANT_DIRTY ? TM_Updated :
 						  TM_Invisible, result);
 	return ROW_TAKEN;
 }
@@ -165,7 +165,7 @@ row_judge_below(ZRowWrite *w, TM_Result *result)
 	w->cx.check_serializable = false;
 	if (w->meant != ZMEANT_SNAPSHOT)
 		w->cx.snapshot = SnapshotSelf;
-	found = zheap_visible_version(&w->cx, w->buffer, w->page, w->block,
+	found = zheap_visibility_find(&w->cx, w->buffer, w->page, w->block,
 								  w->off, v);
 	w->cx.snapshot = save;
 	w->cx.check_serializable = save_check;
@@ -176,7 +176,7 @@ row_judge_below(ZRowWrite *w, TM_Result *result)
 		step = row_refuse(w, TM_Invisible, result);
 	else if (v->writer != InvalidFxid && v->writer == w->top.writer)
 		step = ROW_AGAIN;		/* it committed just now */
-	else if (w->meant == ZMEANT_MEMO &&
+	else if (w->meant == ZMEANT_DIRTY &&
 			 !row_is_meant(w, v->writer, false, InvalidCommandId, false))
 	{
 		step = row_refuse(w, TM_Updated, result);
@@ -213,9 +213,9 @@ row_is_outdated(ZRowWrite *w)
 	v = palloc(sizeof(ZVersion));
 	w->cx.check_serializable = false;
 	w->cx.snapshot = SnapshotSelf;
-	outdated = zheap_visible_version(&w->cx, w->buffer, w->page, w->block,
+	outdated = zheap_visibility_find(&w->cx, w->buffer, w->page, w->block,
 									 w->off, v) &&
-		!zheap_row_visible_to(w->snapshot, v->writer, v->own, v->cid);
+		!zheap_row_take_visible(w->snapshot, v->writer, v->own, v->cid);
 	w->cx.snapshot = save;
 	w->cx.check_serializable = save_check;
 	pfree(v);
@@ -320,8 +320,8 @@ row_judge_version(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 		if (w->lock_only && w->mode == LockTupleKeyShare &&
 			w->meant == ZMEANT_SNAPSHOT && row_top_is_kept_move(top) &&
 			top->writer != w->waited_for &&
-			!zheap_row_visible_to(w->snapshot, top->writer, false,
-								  InvalidCommandId))
+			!zheap_row_take_visible(w->snapshot, top->writer, false,
+									InvalidCommandId))
 			return row_judge_below(w, result);
 		return row_refuse(w, row_ended_result(top), result);
 	}
@@ -353,7 +353,8 @@ row_is_mine_alone(const ZRowWrite *w)
 		ZH_LOCK_ONLY || ZHeaderReused(&w->header) != ZH_REUSED_NONE)
 		return false;
 	slot = ZPageGetXactSlot(w->page, w->header.slot);
-	return zheap_xact_status(ZXactSlotFxid(slot), &w->cx.hz) == ZXACT_CURRENT;
+	return zheap_xact_slot_fxid_status(ZXactSlotFxid(slot), &w->cx.hz) ==
+		ZXACT_CURRENT;
 }
 
 /*
@@ -453,7 +454,8 @@ row_look_spilled(ZRowWrite *w, TM_Result *result)
 	ZVersion   *v = palloc(sizeof(ZVersion));
 	Snapshot	save = w->cx.snapshot;
 
-	zheap_top_version(&w->cx, w->buffer, w->page, w->block, w->off, &w->top);
+	zheap_visibility_top(&w->cx, w->buffer, w->page, w->block, w->off,
+						 &w->top);
 	if (!w->top.exists)
 	{
 		/* nobody who could have seen it is left */
@@ -465,7 +467,7 @@ row_look_spilled(ZRowWrite *w, TM_Result *result)
 		   w->top.status == ZXACT_ALL_VISIBLE);
 
 	w->cx.snapshot = SnapshotAny;
-	(void) zheap_visible_version(&w->cx, w->buffer, w->page, w->block, w->off,
+	(void) zheap_visibility_find(&w->cx, w->buffer, w->page, w->block, w->off,
 								 v);
 	w->cx.snapshot = save;
 	if (v->len == 0)
@@ -479,7 +481,7 @@ row_look_spilled(ZRowWrite *w, TM_Result *result)
 	w->image_cid = InvalidCommandId;
 	w->image_len = v->len;
 	memcpy(w->image, v->data, v->len);
-	zheap_origins_read(&w->origins, w->image, w->image_len);
+	zheap_lockers_read_origins(&w->origins, w->image, w->image_len);
 	pfree(v);
 	return ROW_TAKEN;
 }
@@ -500,7 +502,7 @@ row_look(ZRowWrite *w, TM_Result *result)
 	if (PageIsNew(w->page))
 		return row_refuse(w, TM_Invisible, result);
 	zheap_page_check(w->rel, w->block, w->page);
-	if (zheap_page_has_aborted(w->buffer, w->page, &w->cx.hz))
+	if (zheap_xact_slot_any_aborted(w->buffer, w->page, &w->cx.hz))
 		zheap_rollback_buffer(w->rel, w->buffer);
 
 	if (w->off < FirstOffsetNumber ||
@@ -516,12 +518,13 @@ row_look(ZRowWrite *w, TM_Result *result)
 
 	tuple = (char *) w->page + ItemIdGetOffset(lp);
 	zheap_header_get(tuple, &w->header);
-	zheap_top_version(&w->cx, w->buffer, w->page, w->block, w->off, &w->top);
+	zheap_visibility_top(&w->cx, w->buffer, w->page, w->block, w->off,
+						 &w->top);
 	w->image_writer = w->top.writer;
 	w->image_cid = w->top.cid;
-	w->image_len = zheap_tuple_true_len(tuple, ItemIdGetLength(lp));
+	w->image_len = zheap_page_tuple_len(tuple, ItemIdGetLength(lp));
 	memcpy(w->image, tuple, w->image_len);
-	zheap_origins_read(&w->origins, w->image, w->image_len);
+	zheap_lockers_read_origins(&w->origins, w->image, w->image_len);
 	return ROW_TAKEN;
 }
 
@@ -543,8 +546,8 @@ row_reserve(ZRowWrite *w, Fxid *wait_for)
 			w->choice.id = 0;
 			if (!w->lock_only)
 				return ROW_WAIT_XACT_SLOT;
-			w->want_tag = true;
-			return w->tagged && w->tag_mode >= w->mode ?
+			w->want_overflow = true;
+			return w->has_overflow && w->overflow_mode >= w->mode ?
 				ROW_TAKEN : ROW_GET_TAG;
 		case ZRESERVE_OK:
 			break;
@@ -565,7 +568,7 @@ static RowStep
 row_try(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 {
 	RowStep		step;
-	LockTupleMode tag_mode;
+	LockTupleMode overflow_mode;
 
 	step = row_look(w, result);
 	if (step != ROW_TAKEN)
@@ -603,8 +606,8 @@ row_try(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 	}
 
 	if (w->crosscheck != InvalidSnapshot &&
-		!zheap_row_visible_to(w->crosscheck, w->top.writer,
-						w->top.status == ZXACT_CURRENT, w->top.cid))
+		!zheap_row_take_visible(w->crosscheck, w->top.writer,
+								w->top.status == ZXACT_CURRENT, w->top.cid))
 		return row_refuse(w, TM_Updated, result);
 
 	if (w->lock_only && row_is_held(w))
@@ -620,9 +623,9 @@ row_try(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 	}
 
 	/* lockers that got no xact slot hold the tag */
-	tag_mode = w->alone ? LockTupleExclusive : w->mode;
+	overflow_mode = w->alone ? LockTupleExclusive : w->mode;
 	if ((w->header.flags2 & ZH_HW_LOCKED) &&
-		!(w->tagged && w->tag_mode >= tag_mode))
+		!(w->has_overflow && w->overflow_mode >= overflow_mode))
 		return ROW_GET_TAG;
 
 	return row_reserve(w, wait_for);
@@ -631,7 +634,7 @@ row_try(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 /*
  * Wait until the row can be changed or locked by w, or find that it can't.
  * Nothing is locked on entry.  TM_Ok: page (and newbuf) locked, choice made
- * (unless held or want_tag without xact slot).  TM_WouldBlock,
+ * (unless held or want_overflow without xact slot).  TM_WouldBlock,
  * TM_BeingModified: nothing locked.  Others: page locked, so that the caller
  * can still use image.  Throws what waiting throws, and 55P03 for NOWAIT.
  */
@@ -660,11 +663,11 @@ zheap_row_take(ZRowWrite *w)
 				zheap_row_wait_xact_slot(w, wait_for);
 				break;
 			case ROW_GET_TAG:
-				result = zheap_row_get_tag(w);
+				result = zheap_row_take_overflow_lock(w);
 				break;
 			case ROW_SCAN_ORIGINS:
 				zheap_row_unlock(w);
-				zheap_origins_scan(&w->origins, w->rel, w->mode);
+				zheap_lockers_scan_origins(&w->origins, w->rel, w->mode);
 				break;
 			case ROW_AGAIN:
 				zheap_row_unlock(w);

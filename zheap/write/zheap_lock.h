@@ -33,7 +33,7 @@ typedef enum ZMeant
 {
 	ZMEANT_SNAPSHOT,			/* plain TID: the one the snapshot sees */
 	ZMEANT_TOP,					/* tag LOCKED, no snapshot, or followed to it */
-	ZMEANT_MEMO					/* tag DIRTY: the one found then */
+	ZMEANT_DIRTY				/* tag DIRTY: the one found then */
 } ZMeant;
 
 /* live lockers of a TID */
@@ -42,7 +42,8 @@ typedef struct ZLockers
 	bool		foreign_live;	/* somebody of another transaction ... */
 	Fxid		foreign;		/* ... such as this one ... */
 	Fxid		newest;			/* ... the youngest being this */
-	Fxid		conflict;		/* one who excludes the wanted mode, or Invalid */
+	Fxid		conflict;		/* one who excludes the wanted mode, or
+								 * Invalid */
 	bool		own_live;		/* I have a lock ... */
 	LockTupleMode own_mode;		/* ... the strongest being */
 } ZLockers;
@@ -71,8 +72,8 @@ typedef struct ZRowWrite
 	bool		wait;			/* false: TM_BeingModified instead of waiting */
 	bool		lock_only;		/* a lock; else a change of the row */
 	bool		alone;			/* no holder of the overflow lock may be left */
-	bool		later;			/* a later version of a row that is being locked
-								 * FOR KEY SHARE below a move */
+	bool		later;			/* a later version of a row that is being
+								 * locked FOR KEY SHARE below a move */
 	bool		need_vm;		/* the page's all-visible bit may be cleared */
 	XLTW_Oper	oper;
 	/* called with image and top known, before lockers are judged; or NULL */
@@ -85,23 +86,24 @@ typedef struct ZRowWrite
 	OffsetNumber off;
 	ZMeant		meant;
 	bool		from_dirty;		/* the TID was tagged DIRTY */
-	Fxid		memo_writer;
-	CommandId	memo_cid;
+	Fxid		dirty_writer;
+	CommandId	dirty_cid;
 
 	/* resources */
 	Fxid		fxid;			/* mine */
 	Buffer		buffer;
 	Buffer		vmbuffer;
-	Buffer		newbuf;			/* a move's other page, locked along; or Invalid */
+	Buffer		newbuf;			/* a move's other page, locked along; or
+								 * Invalid */
 	Buffer		newvm;
 	bool		locked;
 	bool		reading;		/* cx is open */
 	ZReadContext cx;
 	bool		queued;			/* I hold the heavyweight tuple lock ... */
 	LockTupleMode queue_mode;
-	bool		tagged;			/* I hold the overflow lock (HW_LOCKED) ... */
-	LockTupleMode tag_mode;
-	bool		want_tag;		/* no xact slot for this lock: use that tag */
+	bool		has_overflow;	/* I hold the overflow lock (HW_LOCKED) ... */
+	LockTupleMode overflow_mode;
+	bool		want_overflow;	/* no xact slot for this lock: use that tag */
 	bool		held;			/* I hold a lock or change that is enough */
 	Fxid		waited_for;		/* the last transaction waited for */
 
@@ -136,12 +138,12 @@ extern TM_Result zheap_row_wait_for(ZRowWrite *w, Fxid fxid);
 extern void zheap_row_wait_xact_slot(ZRowWrite *w, Fxid fxid);
 
 /* give the pages up, take the overflow lock; TM_Ok or TM_WouldBlock */
-extern TM_Result zheap_row_get_tag(ZRowWrite *w);
+extern TM_Result zheap_row_take_overflow_lock(ZRowWrite *w);
 
 /* zheap_lock.c */
 extern TM_Result zheap_row_take(ZRowWrite *w);
-extern bool zheap_row_visible_to(Snapshot snapshot, Fxid writer, bool own,
-								 CommandId cid);
+extern bool zheap_row_take_visible(Snapshot snapshot, Fxid writer, bool own,
+								   CommandId cid);
 
 /* zheap_row_write.c */
 
@@ -169,15 +171,16 @@ extern UndoRecPtr zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 extern void zheap_row_write_lock(ZRowWrite *w);
 
 /* zheap_lockers.c */
-extern bool zheap_lock_modes_conflict(LockTupleMode a, LockTupleMode b);
+extern bool zheap_lockers_modes_conflict(LockTupleMode a, LockTupleMode b);
 extern bool zheap_lockers_find(ZReadContext *cx, Page page, BlockNumber block,
 							   OffsetNumber off, LockTupleMode want,
 							   const ZOrigin *origin, ZLockers *lockers);
-extern void zheap_origins_read(ZOrigins *origins, const char *tuple,
-							   uint16 len);
-extern void zheap_origins_scan(ZOrigins *origins, Relation rel,
-							   LockTupleMode want);
-extern uint16 zheap_origins_append(char *to, const char *tuple, uint16 len,
-								   const ZOrigin *origins, int n);
+extern void zheap_lockers_read_origins(ZOrigins *origins, const char *tuple,
+									   uint16 len);
+extern void zheap_lockers_scan_origins(ZOrigins *origins, Relation rel,
+									   LockTupleMode want);
+extern uint16 zheap_lockers_append_origins(char *to, const char *tuple,
+										   uint16 len,
+										   const ZOrigin *origins, int n);
 
 #endif							/* ZHEAP_LOCK_H */

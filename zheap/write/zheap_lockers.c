@@ -31,7 +31,7 @@
 
 /* do two modes exclude each other; the relation is monotonous in both */
 bool
-zheap_lock_modes_conflict(LockTupleMode a, LockTupleMode b)
+zheap_lockers_modes_conflict(LockTupleMode a, LockTupleMode b)
 {
 	switch (a)
 	{
@@ -68,7 +68,7 @@ note_lock(ZLockers *lockers, LockTupleMode want, Fxid fxid, bool own,
 	lockers->foreign_live = true;
 	lockers->newest = Max(lockers->newest, fxid);
 	if (lockers->conflict == InvalidFxid &&
-		zheap_lock_modes_conflict(want, mode))
+		zheap_lockers_modes_conflict(want, mode))
 		lockers->conflict = fxid;
 }
 
@@ -89,7 +89,7 @@ scan_xact_slot(ZReadContext *cx, ZXactSlot slot, BlockNumber block,
 
 	while (ok && fxid != InvalidFxid)
 	{
-		ZXactStatus status = zheap_xact_status(fxid, &cx->hz);
+		ZXactStatus status = zheap_xact_slot_fxid_status(fxid, &cx->hz);
 		ZUndo		u;
 
 		if (status == ZXACT_ABORTED)
@@ -98,7 +98,7 @@ scan_xact_slot(ZReadContext *cx, ZXactSlot slot, BlockNumber block,
 			break;
 		do
 		{
-			if (!undo_fetch(&cx->reader, urp, fxid, block, false, rec))
+			if (!undo_record_fetch(&cx->reader, urp, fxid, block, false, rec))
 			{
 				ok = false;
 				break;
@@ -154,10 +154,10 @@ zheap_lockers_find(ZReadContext *cx, Page page, BlockNumber block,
  * ones before stays known.
  */
 void
-zheap_origins_read(ZOrigins *origins, const char *tuple, uint16 len)
+zheap_lockers_read_origins(ZOrigins *origins, const char *tuple, uint16 len)
 {
 	ZOrigin		origin[ZHEAP_MAX_ORIGINS];
-	int			n = zheap_tuple_origins(tuple, len, origin);
+	int			n = zheap_page_tuple_origins(tuple, len, origin);
 	bool		same = n == origins->n;
 
 	for (int i = 0; same && i < n; i++)
@@ -199,7 +199,7 @@ scan_origin(Relation rel, const ZOrigin *origin, LockTupleMode want,
 		Page		page = BufferGetPage(buffer);
 
 		CHECK_FOR_INTERRUPTS();
-		zheap_read_begin(&cx, rel, NULL);
+		zheap_visibility_begin(&cx, rel, NULL);
 		LockBuffer(buffer, exclusive ? BUFFER_LOCK_EXCLUSIVE :
 				   BUFFER_LOCK_SHARE);
 		if (PageIsNew(page))
@@ -209,14 +209,14 @@ scan_origin(Relation rel, const ZOrigin *origin, LockTupleMode want,
 			zheap_page_check(rel, block, page);
 			if (exclusive)
 				zheap_rollback_buffer(rel, buffer);
-			if (zheap_page_has_aborted(buffer, page, &cx.hz))
+			if (zheap_xact_slot_any_aborted(buffer, page, &cx.hz))
 				exclusive = true;
 			else
 				done = zheap_lockers_find(&cx, page, block, off, want,
 										  origin, lockers);
 		}
 		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-		zheap_read_end(&cx);
+		zheap_visibility_end(&cx);
 	}
 	ReleaseBuffer(buffer);
 }
@@ -226,7 +226,7 @@ scan_origin(Relation rel, const ZOrigin *origin, LockTupleMode want,
  * change of strength want has to wait for.  No page locked.
  */
 void
-zheap_origins_scan(ZOrigins *origins, Relation rel, LockTupleMode want)
+zheap_lockers_scan_origins(ZOrigins *origins, Relation rel, LockTupleMode want)
 {
 	origins->known = true;
 	origins->want = want;
@@ -251,8 +251,8 @@ zheap_origins_scan(ZOrigins *origins, Relation rel, LockTupleMode want)
  * length.  "to" has room for ZHEAP_MAX_ORIGINS of them.
  */
 uint16
-zheap_origins_append(char *to, const char *tuple, uint16 len,
-					 const ZOrigin *origins, int n)
+zheap_lockers_append_origins(char *to, const char *tuple, uint16 len,
+							 const ZOrigin *origins, int n)
 {
 	ZTupleHeader header;
 

@@ -69,8 +69,8 @@ move_prepare(ZMove *m, ZUpdatePlan *plan)
 	if (m->init)
 		u[1].flags |= ZUNDO_TENURE_START;
 	else if (!plan->same_page)
-		zheap_undo_describe_tenure(&w->cx, m->newpage, m->newblock,
-								   &plan->new_choice, &u[1]);
+		zheap_describe_tenure(&w->cx, m->newpage, m->newblock,
+							  &plan->new_choice, &u[1]);
 
 	undo_insertion_init(&m->ins, w->rel);
 	for (int i = 0; i < 2; i++)
@@ -89,16 +89,16 @@ move_prepare(ZMove *m, ZUpdatePlan *plan)
 	m->head.flags = 0;
 	if (PageIsAllVisible(w->page))
 	{
-		zheap_vm_add(&m->vm, w->block, w->vmbuffer);
+		zheap_space_vm_add(&m->vm, w->block, w->vmbuffer);
 		m->head.flags |= ZMOVE_CLEARED_VM_OLD;
 	}
 	if (!plan->same_page && PageIsAllVisible(m->newpage))
 	{
-		zheap_vm_add(&m->vm, m->newblock, w->newvm);
+		zheap_space_vm_add(&m->vm, m->newblock, w->newvm);
 		m->head.flags |= ZMOVE_CLEARED_VM_NEW;
 	}
-	zheap_vm_lock(&m->vm);
-	undo_prepare(&m->ins);
+	zheap_space_vm_lock(&m->vm);
+	undo_insert_prepare(&m->ins);
 }
 
 static void
@@ -118,20 +118,20 @@ move_log(ZMove *m, ZUpdatePlan *plan)
 	else
 		XLogRegisterBufData(plan->same_page ? 0 : 1, plan->body,
 							plan->bodylen);
-	undo_register(&m->ins, 2);
-	zheap_vm_register(&m->vm, 3);
+	undo_insert_register(&m->ins, 2);
+	zheap_space_vm_register(&m->vm, 3);
 	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_MOVE);
 
 	PageSetLSN(w->page, lsn);
 	PageSetLSN(m->newpage, lsn);
-	undo_set_lsn(&m->ins, lsn);
-	zheap_vm_set_lsn(&m->vm, lsn);
+	undo_insert_set_lsn(&m->ins, lsn);
+	zheap_space_vm_set_lsn(&m->vm, lsn);
 }
 
 void
 zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
 {
-	ZMove *m = palloc(sizeof(ZMove));
+	ZMove	   *m = palloc(sizeof(ZMove));
 	ZTupleHeader header;
 	bool		same = plan->same_page;
 
@@ -164,45 +164,46 @@ zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
 	}
 	m->head.offset[0] = w->off;
 	m->head.offset[1] = plan->new_off;
-	m->coded_len = zheap_code_row(m->newpage,
-								  same ? w->off : plan->new_off - 1,
-								  plan->body, plan->bodylen, m->coded);
+	m->coded_len = zheap_xlog_insert_code_row(m->newpage,
+											  same ? w->off : plan->new_off - 1,
+											  plan->body, plan->bodylen, m->coded);
 	m->head.flags |= (same ? ZMOVE_SAME_PAGE : 0) |
 		(m->init ? ZMOVE_INIT_PAGE : 0) |
 		(m->coded_len > 0 ? ZMOVE_CODED : 0);
 	m->head.conflict =
 		zheap_conflict_pack(w->fxid,
 							Max(w->choice.conflict,
-								same ? InvalidFxid : plan->new_choice.conflict));
+								same ? InvalidFxid :
+								plan->new_choice.conflict));
 	m->head.flags2 = m->old.header.flags2;
-	m->packed_len = zheap_move_pack(m->packed, &m->head);
+	m->packed_len = zheap_xlog_change_pack_move(m->packed, &m->head);
 
 	START_CRIT_SECTION();
 	if (m->init)
 		zheap_page_init(m->newpage,
 						zheap_new_page_xact_slots(plan->bodylen));
-	zheap_change_apply_own(w->page, &m->own[0]);
-	if (!zheap_change_apply_row(w->page, &m->old))
+	zheap_xlog_change_apply_own(w->page, &m->own[0]);
+	if (!zheap_xlog_change_apply_row(w->page, &m->old))
 		elog(PANIC, "row (%u,%u) can't be ended", w->block, w->off);
 	if (!same)
-		zheap_change_apply_own(m->newpage, &m->own[1]);
-	if (!zheap_change_apply_arrival(m->newpage, plan->new_off,
-									plan->body, plan->bodylen))
+		zheap_xlog_change_apply_own(m->newpage, &m->own[1]);
+	if (!zheap_xlog_change_apply_arrival(m->newpage, plan->new_off,
+										 plan->body, plan->bodylen))
 		elog(PANIC, "no room for row (%u,%u)", m->newblock, plan->new_off);
 	MarkBufferDirty(w->buffer);
 	MarkBufferDirty(m->newbuf);
-	undo_insert(&m->ins);
-	zheap_vm_clear(&m->vm);
+	undo_insert_apply(&m->ins);
+	zheap_space_vm_clear(&m->vm);
 	if (RelationNeedsWAL(w->rel))
 		move_log(m, plan);
 	else
-		undo_log_alone(&m->ins);
+		undo_insert_log_alone(&m->ins);
 	END_CRIT_SECTION();
 
-	undo_release(&m->ins);
-	zheap_vm_release(&m->vm);
-	zheap_freed_note(w->rel, w->block, w->page,
-					 ItemIdGetLength(PageGetItemId(w->page, w->off)));
+	undo_insert_release(&m->ins);
+	zheap_space_vm_release(&m->vm);
+	zheap_fsm_notes_add(w->rel, w->block, w->page,
+						ItemIdGetLength(PageGetItemId(w->page, w->off)));
 	ItemPointerSet(newtid, m->newblock, plan->new_off);
 	pfree((char *) m->ins.rec[0].payload);
 	pfree((char *) m->ins.rec[1].payload);

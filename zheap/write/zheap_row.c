@@ -42,23 +42,23 @@ bool		zheap_epq_running = false;
 #define DIRTY_MEMO_SIZE			16
 #define DIRTY_MEMO_USED	UNDO_KNOB("dirty-memo", DIRTY_MEMO_SIZE, 1, DIRTY_MEMO_SIZE)
 
-typedef struct DirtyMemo
+typedef struct DirtyFound
 {
 	Oid			relid;
 	ItemPointerData tid;
 	Fxid		writer;
 	CommandId	cid;
-} DirtyMemo;
+} DirtyFound;
 
-static DirtyMemo dirty_memo[DIRTY_MEMO_SIZE];
-static int	dirty_memo_next = 0;
+static DirtyFound dirty_found[DIRTY_MEMO_SIZE];
+static int	dirty_found_next = 0;
 
-static DirtyMemo *
-dirty_memo_find(Oid relid, const ItemPointerData *tid)
+static DirtyFound *
+dirty_found_find(Oid relid, const ItemPointerData *tid)
 {
 	for (int i = 0; i < DIRTY_MEMO_SIZE; i++)
 	{
-		DirtyMemo  *m = &dirty_memo[i];
+		DirtyFound *m = &dirty_found[i];
 
 		if (m->relid == relid &&
 			ItemPointerGetBlockNumberNoCheck(&m->tid) ==
@@ -70,15 +70,15 @@ dirty_memo_find(Oid relid, const ItemPointerData *tid)
 }
 
 void
-zheap_dirty_memo_set(Oid relid, const ItemPointerData *tid, Fxid writer,
-					 CommandId cid)
+zheap_dirty_found_set(Oid relid, const ItemPointerData *tid, Fxid writer,
+					  CommandId cid)
 {
-	DirtyMemo  *m = dirty_memo_find(relid, tid);
+	DirtyFound *m = dirty_found_find(relid, tid);
 
 	if (m == NULL)
 	{
-		m = &dirty_memo[dirty_memo_next];
-		dirty_memo_next = (dirty_memo_next + 1) % DIRTY_MEMO_USED;
+		m = &dirty_found[dirty_found_next];
+		dirty_found_next = (dirty_found_next + 1) % DIRTY_MEMO_USED;
 	}
 	m->relid = relid;
 	m->tid = *tid;
@@ -87,10 +87,10 @@ zheap_dirty_memo_set(Oid relid, const ItemPointerData *tid, Fxid writer,
 }
 
 bool
-zheap_dirty_memo_get(Oid relid, const ItemPointerData *tid, Fxid *writer,
-					 CommandId *cid)
+zheap_dirty_found_get(Oid relid, const ItemPointerData *tid, Fxid *writer,
+					  CommandId *cid)
 {
-	DirtyMemo  *m = dirty_memo_find(relid, tid);
+	DirtyFound *m = dirty_found_find(relid, tid);
 
 	if (m == NULL)
 		return false;
@@ -121,7 +121,8 @@ zheap_row_begin(ZRowWrite *w, Relation rel, const ItemPointerData *tid,
 				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
 				 errmsg("cannot change or lock rows during a parallel operation")));
 	if (tag & ZTID_PRE)
-		elog(ERROR, "row version (%u,%u) of relation \"%s\" is the image before an update and can't be changed or locked",
+		elog(ERROR,
+			 "row version (%u,%u) of relation \"%s\" is the image before an update and can't be changed or locked",
 			 ItemPointerGetBlockNumberNoCheck(tid), zheap_tid_offset(tid),
 			 RelationGetRelationName(rel));
 	undo_check_room();
@@ -146,13 +147,13 @@ zheap_row_begin(ZRowWrite *w, Relation rel, const ItemPointerData *tid,
 	else if (tag & ZTID_DIRTY)
 	{
 		w->from_dirty = true;
-		w->meant = ZMEANT_MEMO;
-		if (!zheap_dirty_memo_get(RelationGetRelid(rel), tid,
-								  &w->memo_writer, &w->memo_cid))
+		w->meant = ZMEANT_DIRTY;
+		if (!zheap_dirty_found_get(RelationGetRelid(rel), tid,
+								   &w->dirty_writer, &w->dirty_cid))
 		{
 			/* forgotten: nothing but an all-visible version matches */
-			w->memo_writer = InvalidFxid;
-			w->memo_cid = InvalidCommandId;
+			w->dirty_writer = InvalidFxid;
+			w->dirty_cid = InvalidCommandId;
 		}
 	}
 	else if (snapshot == NULL || !IsMVCCSnapshot(snapshot))
@@ -160,7 +161,7 @@ zheap_row_begin(ZRowWrite *w, Relation rel, const ItemPointerData *tid,
 	else
 		w->meant = ZMEANT_SNAPSHOT;
 
-	w->fxid = undo_current_fxid();
+	w->fxid = undo_log_current_fxid();
 	w->buffer = InvalidBuffer;
 	w->vmbuffer = InvalidBuffer;
 	w->newbuf = InvalidBuffer;
@@ -193,7 +194,7 @@ static void
 row_lock_buffers(ZRowWrite *w)
 {
 	bool		new_first = BufferIsValid(w->newbuf) &&
-	BufferGetBlockNumber(w->newbuf) < w->block;
+		BufferGetBlockNumber(w->newbuf) < w->block;
 
 	Assert(!BufferIsValid(w->newbuf) || w->newbuf != w->buffer);
 	if (new_first)
@@ -222,8 +223,8 @@ zheap_row_lock(ZRowWrite *w)
 	Assert(!w->locked && !w->reading);
 
 	if (!BufferIsValid(w->buffer))
-		w->buffer = zheap_read_buffer(w->rel, w->block);
-	zheap_read_begin(&w->cx, w->rel, w->snapshot);
+		w->buffer = zheap_buffer_read(w->rel, w->block);
+	zheap_visibility_begin(&w->cx, w->rel, w->snapshot);
 	w->reading = true;
 
 	row_pin_vm(w);
@@ -246,7 +247,7 @@ zheap_row_unlock(ZRowWrite *w)
 		row_unlock_buffers(w);
 	w->locked = false;
 	if (w->reading)
-		zheap_read_end(&w->cx);
+		zheap_visibility_end(&w->cx);
 	w->reading = false;
 }
 
@@ -372,7 +373,7 @@ zheap_row_wait_xact_slot(ZRowWrite *w, Fxid fxid)
  * subtransaction's abort.  TM_Ok or TM_WouldBlock.
  */
 TM_Result
-zheap_row_get_tag(ZRowWrite *w)
+zheap_row_take_overflow_lock(ZRowWrite *w)
 {
 	LockTupleMode mode = w->alone ? LockTupleExclusive : w->mode;
 	LOCKTAG		tag;
@@ -392,7 +393,7 @@ zheap_row_get_tag(ZRowWrite *w)
 			row_not_available(w);
 		return TM_WouldBlock;
 	}
-	w->tagged = true;
-	w->tag_mode = mode;
+	w->has_overflow = true;
+	w->overflow_mode = mode;
 	return TM_Ok;
 }

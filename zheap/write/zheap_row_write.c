@@ -49,8 +49,8 @@ zheap_row_describe(ZRowWrite *w, uint8 kind, bool key, ZUndo *u,
 	u->offset = w->off;
 	u->writer = w->fxid;
 	u->cid = w->cid;
-	zheap_undo_describe_old(&w->cx, w->page, w->block, w->off, &w->choice,
-							&w->header, u);
+	zheap_describe_old(&w->cx, w->page, w->block, w->off, &w->choice,
+					   &w->header, u);
 	if (key)
 		u->flags |= ZUNDO_KEY;
 	zheap_row_header(w, header);
@@ -77,7 +77,7 @@ row_pack_head(const ZRowWrite *w, uint8 info, const ZUndo *u,
 	ZTupleHeader present;
 	ZChangeHead head;
 
-	/* SLACK is the page's affair (zheap_change_apply_row) */
+	/* SLACK is the page's affair (zheap_xlog_change_apply_row) */
 	zheap_header_get((char *) PageGetItem(w->page,
 										  PageGetItemId(w->page, w->off)),
 					 &present);
@@ -101,7 +101,7 @@ row_pack_head(const ZRowWrite *w, uint8 info, const ZUndo *u,
 		head.oldmid = u->diff.oldmid;
 		head.newmid = u->diff.newmid;
 	}
-	return zheap_change_pack(packed, info, &head);
+	return zheap_xlog_change_pack(packed, info, &head);
 }
 
 UndoRecPtr
@@ -125,8 +125,8 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	memset(&vm, 0, sizeof(vm));
 	if (ZHeaderIsEnded(header) && PageIsAllVisible(w->page))
 	{
-		zheap_vm_add(&vm, w->block, w->vmbuffer);
-		zheap_vm_lock(&vm);
+		zheap_space_vm_add(&vm, w->block, w->vmbuffer);
+		zheap_space_vm_lock(&vm);
 	}
 	own.urp = InvalidUndoRecPtr;
 	if (u != NULL)
@@ -139,7 +139,7 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 		undo_insertion_init(&ins, w->rel);
 		undo_insertion_add(&ins, u->kind, u->flags, w->block, w->off,
 						   u->chain, payload, payload_len);
-		undo_prepare(&ins);
+		undo_insert_prepare(&ins);
 		own.urp = ins.rec[0].urp;
 	}
 
@@ -159,14 +159,14 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	/* apply */
 	if (u != NULL)
 	{
-		zheap_change_apply_own(w->page, &own);
-		undo_insert(&ins);
+		zheap_xlog_change_apply_own(w->page, &own);
+		undo_insert_apply(&ins);
 	}
-	if (!zheap_change_apply_row(w->page, &row))
+	if (!zheap_xlog_change_apply_row(w->page, &row))
 		elog(PANIC, "no room for the new version of row (%u,%u)",
 			 w->block, w->off);
 	MarkBufferDirty(w->buffer);
-	zheap_vm_clear(&vm);
+	zheap_space_vm_clear(&vm);
 	if (own.tenure == ZTENURE_FOREIGN)
 		UNDO_POINT("taking-over");
 
@@ -182,16 +182,16 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 			XLogRegisterBufData(0, (char *) tuple + ZHEAP_HEADER_SIZE +
 								u->diff.prefix, u->diff.newmid);
 		if (u != NULL)
-			undo_register(&ins, 1);
-		zheap_vm_register(&vm, u != NULL ? 2 : 1);
+			undo_insert_register(&ins, 1);
+		zheap_space_vm_register(&vm, u != NULL ? 2 : 1);
 		lsn = XLogInsert(ZHEAP_RMGR_ID, info);
 		PageSetLSN(w->page, lsn);
 		if (u != NULL)
-			undo_set_lsn(&ins, lsn);
-		zheap_vm_set_lsn(&vm, lsn);
+			undo_insert_set_lsn(&ins, lsn);
+		zheap_space_vm_set_lsn(&vm, lsn);
 	}
 	else if (u != NULL)
-		undo_log_alone(&ins);
+		undo_insert_log_alone(&ins);
 
 	END_CRIT_SECTION();
 	if (own.tenure == ZTENURE_FOREIGN)
@@ -199,23 +199,23 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 
 	/* release */
 	if (u != NULL)
-		undo_release(&ins);
-	zheap_vm_release(&vm);
+		undo_insert_release(&ins);
+	zheap_space_vm_release(&vm);
 	if (payload != small)
 		pfree(payload);
 
 	/* room for others, once this has committed */
 	if (ZHeaderIsEnded(header))
-		zheap_freed_note(w->rel, w->block, w->page,
-						 ItemIdGetLength(PageGetItemId(w->page, w->off)));
+		zheap_fsm_notes_add(w->rel, w->block, w->page,
+							ItemIdGetLength(PageGetItemId(w->page, w->off)));
 	else if (tuple != NULL && len < w->image_len)
-		zheap_freed_note(w->rel, w->block, w->page, w->image_len - len);
+		zheap_fsm_notes_add(w->rel, w->block, w->page, w->image_len - len);
 	return own.urp;
 }
 
 /* a lock without xact slot: the tag is held, say so in the header */
 static void
-row_mark_tagged(ZRowWrite *w)
+row_mark_overflow(ZRowWrite *w)
 {
 	ZPageDelta	delta;
 	Page		work;
@@ -223,7 +223,7 @@ row_mark_tagged(ZRowWrite *w)
 	char	   *tuple;
 	int			mode;
 
-	Assert(w->tagged);
+	Assert(w->has_overflow);
 	work = zheap_delta_begin(&delta, w->rel, w->buffer);
 	tuple = (char *) work + ItemIdGetOffset(PageGetItemId(work, w->off));
 	zheap_header_get(tuple, &h);
@@ -248,14 +248,15 @@ zheap_row_write_lock(ZRowWrite *w)
 	ZTupleHeader h = w->header;
 	bool		flagged = (h.flags2 & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED |
 									   ZH_HW_LOCKED)) != 0;
-	int			mode = flagged ? (h.flags2 & ZH_MODE_MASK) >> ZH_MODE_SHIFT : 0;
+	int			mode = flagged ? (h.flags2 & ZH_MODE_MASK) >> ZH_MODE_SHIFT :
+		0;
 	ZUndo		u;
 
 	if (w->held)
 		return;
 	if (w->choice.id == 0)
 	{
-		row_mark_tagged(w);
+		row_mark_overflow(w);
 		return;
 	}
 
@@ -266,7 +267,7 @@ zheap_row_write_lock(ZRowWrite *w)
 	u.writer = w->fxid;
 	u.cid = w->cid;
 	u.lockmode = (uint8) w->mode;
-	zheap_undo_describe_tenure(&w->cx, w->page, w->block, &w->choice, &u);
+	zheap_describe_tenure(&w->cx, w->page, w->block, &w->choice, &u);
 
 	/* the takeover pass goes over this row too */
 	zheap_xact_slot_flag_header(&h, w->choice.id, w->choice.tenure);

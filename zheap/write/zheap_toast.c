@@ -69,7 +69,7 @@ form_toasted(Relation rel, const Datum *values, const bool *isnull,
 	toasted = heap_toast_insert_or_update(rel, newtup, oldtup,
 										  options | HEAP_INSERT_NO_LOGICAL);
 	heap_deform_tuple(toasted, desc, tvalues, tisnull);
-	result = zheap_form_tuple(desc, tvalues, tisnull);
+	result = zheap_tuple_form(desc, tvalues, tisnull);
 
 	if (toasted != newtup)
 		heap_freetuple(toasted);
@@ -134,7 +134,7 @@ copy_stored_row(TupleDesc desc, TupleTableSlot *slot)
 }
 
 ZTuple *
-zheap_form_untoasted(Relation rel, TupleTableSlot *slot)
+zheap_toast_form_untoasted(Relation rel, TupleTableSlot *slot)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	ZFormPlan	plan;
@@ -143,16 +143,17 @@ zheap_form_untoasted(Relation rel, TupleTableSlot *slot)
 	if (TTS_IS_ZHEAP(slot) && (copy = copy_stored_row(desc, slot)) != NULL)
 		return copy;
 	slot_getallattrs(slot);
-	zheap_form_plan(desc, slot->tts_values, slot->tts_isnull, &plan);
+	zheap_tuple_plan(desc, slot->tts_values, slot->tts_isnull, &plan);
 	if (plan.len > ZHEAP_TOAST_THRESHOLD ||
 		(plan.flags1 & ZH_HASEXTERNAL) != 0)
 		return NULL;
-	return zheap_form_planned(desc, slot->tts_values, slot->tts_isnull, &plan);
+	return zheap_tuple_form_planned(desc, slot->tts_values, slot->tts_isnull,
+									&plan);
 }
 
 ZTuple *
-zheap_form_from_slot(Relation rel, TupleTableSlot *slot,
-					 TupleTableSlot *oldslot, int options)
+zheap_toast_form_from_slot(Relation rel, TupleTableSlot *slot,
+						   TupleTableSlot *oldslot, int options)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	const Datum *values;
@@ -167,7 +168,8 @@ zheap_form_from_slot(Relation rel, TupleTableSlot *slot,
 		return copy;
 
 	slot_getallattrs(slot);
-	values = zheap_form_plan_flat(desc, slot->tts_values, slot->tts_isnull, &plan);
+	values =
+		zheap_tuple_plan_flat(desc, slot->tts_values, slot->tts_isnull, &plan);
 
 	toastable = rel->rd_rel->relkind == RELKIND_RELATION ||
 		rel->rd_rel->relkind == RELKIND_MATVIEW;
@@ -176,20 +178,22 @@ zheap_form_from_slot(Relation rel, TupleTableSlot *slot,
 		 (plan.flags1 & ZH_HASEXTERNAL) != 0 ||
 		 (oldslot != NULL && slot_has_external(oldslot))))
 		return form_toasted(rel, values, slot->tts_isnull, oldslot, options);
-	return zheap_form_planned(desc, values, slot->tts_isnull, &plan);
+	return zheap_tuple_form_planned(desc, values, slot->tts_isnull, &plan);
 }
 
 ZTuple *
-zheap_form_rewritten(Relation rel, const Datum *values, const bool *isnull,
-					 int options)
+zheap_toast_form_rewritten(Relation rel, const Datum *values,
+						   const bool *isnull,
+						   int options)
 {
 	ZFormPlan	plan;
 
-	zheap_form_plan(RelationGetDescr(rel), values, isnull, &plan);
+	zheap_tuple_plan(RelationGetDescr(rel), values, isnull, &plan);
 	if (plan.len > ZHEAP_TOAST_THRESHOLD ||
 		(plan.flags1 & ZH_HASEXTERNAL) != 0)
 		return form_toasted(rel, values, isnull, NULL, options);
-	return zheap_form_planned(RelationGetDescr(rel), values, isnull, &plan);
+	return zheap_tuple_form_planned(RelationGetDescr(rel), values, isnull,
+									&plan);
 }
 
 void
@@ -206,7 +210,7 @@ zheap_toast_delete(Relation rel, const char *tuple, uint16 len,
 
 	values = palloc(desc->natts * sizeof(Datum));
 	isnull = palloc(desc->natts * sizeof(bool));
-	zheap_deform_tuple(desc, tuple, len, values, isnull);
+	zheap_tuple_deform(desc, tuple, len, values, isnull);
 	htup = heap_form_tuple(desc, values, isnull);
 	htup->t_tableOid = RelationGetRelid(rel);
 	heap_toast_delete(rel, htup, is_speculative);

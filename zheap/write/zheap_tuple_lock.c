@@ -56,8 +56,8 @@ lock_follow(ZRowWrite *w)
 	}
 	next = w->top.next;
 	if (w->top.kind != ZUNDO_MOVE || !ItemPointerIsValid(&next) ||
-		zheap_row_visible_to(w->snapshot, w->top.writer,
-							 w->top.status == ZXACT_CURRENT, w->top.cid))
+		zheap_row_take_visible(w->snapshot, w->top.writer,
+							   w->top.status == ZXACT_CURRENT, w->top.cid))
 		return false;
 
 	zheap_row_end(w);
@@ -67,8 +67,8 @@ lock_follow(ZRowWrite *w)
 	w->off = ItemPointerGetOffsetNumber(&next);
 	w->meant = ZMEANT_TOP;
 	w->from_dirty = false;
-	w->tagged = false;
-	w->want_tag = false;
+	w->has_overflow = false;
+	w->want_overflow = false;
 	return true;
 }
 
@@ -168,8 +168,8 @@ static void
 lock_give_image(ZRowWrite *w, TupleTableSlot *slot, const ItemPointerData *tid)
 {
 	if (w->image_len > 0)
-		zheap_slot_store(slot, RelationGetRelid(w->rel), tid, w->image,
-						 w->image_len, w->image_writer, w->image_cid);
+		zheap_tuple_slot_store(slot, RelationGetRelid(w->rel), tid, w->image,
+							   w->image_len, w->image_writer, w->image_cid);
 }
 
 /*

@@ -72,7 +72,7 @@ update_values_change(ZUpdatePlan *plan, Bitmapset *attrs, const char *old,
 	bool		changed = false;
 	int			x = -1;
 
-	zheap_deform_tuple(desc, old, oldlen, values, isnull);
+	zheap_tuple_deform(desc, old, oldlen, values, isnull);
 	while (!changed && (x = bms_next_member(attrs, x)) >= 0)
 	{
 		AttrNumber	attno = x + FirstLowInvalidHeapAttributeNumber;
@@ -115,9 +115,9 @@ update_decide(ZRowWrite *w, void *arg)
 
 		plan->toast_first = !plan->toasted &&
 			zheap_tuple_has_external(w->image);
-		changed = zheap_changed_attrs(plan->rel, plan->all_attrs,
-									  w->image, w->image_len,
-									  plan->tuple->data, plan->tuple->len);
+		changed = zheap_tuple_changed_attrs(plan->rel, plan->all_attrs,
+											w->image, w->image_len,
+											plan->tuple->data, plan->tuple->len);
 		plan->index_changed = !bms_is_empty(changed);
 		plan->key_changed = bms_overlap(changed, plan->key_attrs);
 		bms_free(changed);
@@ -131,7 +131,7 @@ update_decide(ZRowWrite *w, void *arg)
 static void
 update_form_early(ZUpdatePlan *plan)
 {
-	plan->tuple = zheap_form_untoasted(plan->rel, plan->slot);
+	plan->tuple = zheap_toast_form_untoasted(plan->rel, plan->slot);
 }
 
 /*
@@ -148,11 +148,12 @@ update_lock_and_toast(ZRowWrite *w, ZUpdatePlan *plan)
 
 	oldslot = MakeSingleTupleTableSlot(RelationGetDescr(plan->rel),
 									   &TTSOpsZHeapTuple);
-	zheap_slot_store(oldslot, RelationGetRelid(plan->rel), &w->tid,
-					 w->image, w->image_len, w->image_writer, w->image_cid);
+	zheap_tuple_slot_store(oldslot, RelationGetRelid(plan->rel), &w->tid,
+						   w->image, w->image_len, w->image_writer, w->image_cid);
 	if (plan->tuple != NULL)
 		pfree(plan->tuple);
-	plan->tuple = zheap_form_from_slot(plan->rel, plan->slot, oldslot, 0);
+	plan->tuple =
+		zheap_toast_form_from_slot(plan->rel, plan->slot, oldslot, 0);
 	plan->toasted = true;
 	ExecDropSingleTupleTableSlot(oldslot);
 }
@@ -248,8 +249,8 @@ update_make_body(ZRowWrite *w, ZUpdatePlan *plan, bool move)
 		pfree(plan->body);
 	plan->body = palloc(plan->tuple->len +
 						ZHEAP_MAX_ORIGINS * ZHEAP_ORIGIN_SIZE);
-	plan->bodylen = zheap_origins_append(plan->body, plan->tuple->data,
-										 plan->tuple->len, origin, n);
+	plan->bodylen = zheap_lockers_append_origins(plan->body, plan->tuple->data,
+												 plan->tuple->len, origin, n);
 	return InvalidFxid;
 }
 
@@ -277,9 +278,9 @@ static bool
 update_reclaim(ZRowWrite *w, ZUpdatePlan *plan, Size missing)
 {
 	/* spilling writes undo, which may wait: no undo pin may be kept (U16) */
-	undo_reader_close(&w->cx.reader);
-	return zheap_page_reclaim(plan->rel, w->buffer, &w->cx.hz, missing,
-							  plan->reclaim_options);
+	undo_record_reader_close(&w->cx.reader);
+	return zheap_make_room(plan->rel, w->buffer, &w->cx.hz, missing,
+						   plan->room_options);
 }
 
 /*
@@ -320,7 +321,7 @@ update_prepare_new_page(ZRowWrite *w, ZUpdatePlan *plan)
 	}
 
 	zheap_page_check(plan->rel, BufferGetBlockNumber(w->newbuf), page);
-	if (zheap_page_has_aborted(w->newbuf, page, &w->cx.hz))
+	if (zheap_xact_slot_any_aborted(w->newbuf, page, &w->cx.hz))
 		zheap_rollback_buffer(plan->rel, w->newbuf);
 
 	if (zheap_page_insert_room(page) >= plan->bodylen)
@@ -386,8 +387,8 @@ update_find_home(ZRowWrite *w, ZUpdatePlan *plan)
 	}
 
 	zheap_row_unlock(w);
-	buffer = zheap_get_page_for_tuple(plan->rel, plan->bodylen,
-									  InvalidBuffer, 0, NULL, &w->newvm);
+	buffer = zheap_space_find_page(plan->rel, plan->bodylen,
+								   InvalidBuffer, 0, NULL, &w->newvm);
 	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	if (BufferGetBlockNumber(buffer) == w->block)
 		ReleaseBuffer(buffer);	/* the old page has room by now */
@@ -483,7 +484,8 @@ update_take(ZRowWrite *w, ZUpdatePlan *plan)
 		UpdateStep	step;
 
 		if (result != TM_Ok && plan->toasted)
-			elog(ERROR, "row (%u,%u) of relation \"%s\" changed although it was locked",
+			elog(ERROR,
+				 "row (%u,%u) of relation \"%s\" changed although it was locked",
 				 w->block, w->off, RelationGetRelationName(plan->rel));
 		if (result != TM_Ok)
 			return result;
@@ -549,7 +551,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 {
 	ZRowWrite	row;
 	ZRowWrite  *w = &row;
-	ZUpdatePlan	plan;
+	ZUpdatePlan plan;
 	ItemPointerData newtid;
 	bool		was_locked = zheap_tid_tag(otid) == ZTID_LOCKED;
 	TM_Result	result;
@@ -563,7 +565,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	plan.slot = slot;
 	plan.all_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_ALL);
 	plan.key_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_KEY);
-	plan.reclaim_options = zheap_reclaim_options(rel);
+	plan.room_options = zheap_make_room_options(rel);
 	update_form_early(&plan);
 
 	/* find and wait */
@@ -593,10 +595,10 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 		/* a slot of ours shall know whose version it holds (Z37) */
 		if (TTS_IS_ZHEAP(slot))
 		{
-			zheap_slot_store(slot, RelationGetRelid(rel), &newtid,
-							 plan.tuple->data, plan.tuple->len, w->fxid, cid);
+			zheap_tuple_slot_store(slot, RelationGetRelid(rel), &newtid,
+								   plan.tuple->data, plan.tuple->len, w->fxid, cid);
 			if (was_locked || w->lockers.own_live)
-				zheap_slot_set_was_locked(slot);
+				zheap_tuple_slot_set_was_locked(slot);
 		}
 		slot->tts_tableOid = RelationGetRelid(rel);
 		slot->tts_tid = newtid;

@@ -16,7 +16,8 @@ typedef struct ZUpdatePlan
 	Relation	rel;
 	TupleTableSlot *slot;		/* the new row's values */
 	ZTuple	   *tuple;			/* formed; NULL while it must still be toasted */
-	char	   *body;			/* the same with origins, as it goes to the page */
+	char	   *body;			/* the same with origins, as it goes to the
+								 * page */
 	uint16		bodylen;
 	bool		toasted;		/* formed with the old version in view */
 	Bitmapset  *key_attrs;
@@ -32,7 +33,7 @@ typedef struct ZUpdatePlan
 	bool		reclaimed;		/* for the row in place */
 	bool		no_room;		/* not even after that */
 	bool		reclaimed_move; /* for the row as a new one on its page */
-	int			reclaim_options;
+	int			room_options;
 	bool		move;			/* the outcome */
 	/* a move's new version */
 	bool		same_page;

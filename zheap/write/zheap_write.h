@@ -21,14 +21,14 @@
  */
 
 /* what a DIRTY fetch found last (tag DIRTY), by relation and TID */
-extern void zheap_dirty_memo_set(Oid relid, const ItemPointerData *tid,
-								 Fxid writer, CommandId cid);
-extern bool zheap_dirty_memo_get(Oid relid, const ItemPointerData *tid,
-								 Fxid *writer, CommandId *cid);
+extern void zheap_dirty_found_set(Oid relid, const ItemPointerData *tid,
+								  Fxid writer, CommandId cid);
+extern bool zheap_dirty_found_get(Oid relid, const ItemPointerData *tid,
+								  Fxid *writer, CommandId *cid);
 
 /* EvalPlanQual is running: set by a traversed tuple_lock, see Z34 */
 extern bool zheap_epq_running;
-extern void zheap_register_epq_hooks(void); /* zheap_epq.c */
+extern void zheap_epq_register_hooks(void); /* zheap_epq.c */
 
 extern TM_Result zheap_tuple_lock(Relation rel, ItemPointer tid,
 								  Snapshot snapshot, TupleTableSlot *slot,
@@ -46,9 +46,10 @@ extern void zheap_insert_speculative(Relation rel, TupleTableSlot *slot,
 									 CommandId cid, int options,
 									 struct BulkInsertStateData *bistate,
 									 uint32 token);
-extern void zheap_complete_speculative(Relation rel, TupleTableSlot *slot,
-									   uint32 token, bool succeeded);
-extern void zheap_multi_insert(Relation rel, TupleTableSlot **slots,
+extern void zheap_insert_complete_speculative(Relation rel,
+											  TupleTableSlot *slot,
+											  uint32 token, bool succeeded);
+extern void zheap_insert_multi(Relation rel, TupleTableSlot **slots,
 							   int nslots, CommandId cid, int options,
 							   struct BulkInsertStateData *bistate);
 
@@ -67,11 +68,13 @@ extern void zheap_insert_copied(Relation rel, ZTuple *tuple,
 								struct BulkInsertStateData *bistate,
 								ItemPointer tid);
 extern TM_Result zheap_delete(Relation rel, ItemPointer tid, CommandId cid,
-							  Snapshot snapshot, Snapshot crosscheck, bool wait,
+							  Snapshot snapshot, Snapshot crosscheck,
+							  bool wait,
 							  TM_FailureData *tmfd, bool changing_part);
 extern TM_Result zheap_update(Relation rel, ItemPointer otid,
 							  TupleTableSlot *slot, CommandId cid,
-							  Snapshot snapshot, Snapshot crosscheck, bool wait,
+							  Snapshot snapshot, Snapshot crosscheck,
+							  bool wait,
 							  TM_FailureData *tmfd, LockTupleMode *lockmode,
 							  bool *update_indexes);
 

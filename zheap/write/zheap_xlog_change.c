@@ -27,7 +27,7 @@
  * The takeover pass, then the xact slot is the writer's.
  */
 void
-zheap_change_apply_own(Page page, const ZOwnChange *own)
+zheap_xlog_change_apply_own(Page page, const ZOwnChange *own)
 {
 	zheap_xact_slot_own(page, own->xact_slot, own->tenure, own->fxid,
 						own->urp);
@@ -40,7 +40,7 @@ zheap_change_apply_own(Page page, const ZOwnChange *own)
  * makes the page no longer all-visible.
  */
 bool
-zheap_change_apply_row(Page page, const ZRowChange *change)
+zheap_xlog_change_apply_row(Page page, const ZRowChange *change)
 {
 	ZTupleHeader header = change->header;
 	ZTupleHeader present;
@@ -67,8 +67,9 @@ zheap_change_apply_row(Page page, const ZRowChange *change)
 
 /* Put the new version of a moved row. */
 bool
-zheap_change_apply_arrival(Page page, OffsetNumber offset, const char *tuple,
-						   uint16 len)
+zheap_xlog_change_apply_arrival(Page page, OffsetNumber offset,
+								const char *tuple,
+								uint16 len)
 {
 	PageClearAllVisible(page);
 	return zheap_page_add(page, offset, tuple, len);
@@ -86,7 +87,7 @@ check_unpacked(const char *p, const char *end)
 }
 
 uint16
-zheap_change_pack(char *buf, uint8 info, const ZChangeHead *head)
+zheap_xlog_change_pack(char *buf, uint8 info, const ZChangeHead *head)
 {
 	char	   *p = buf;
 
@@ -112,7 +113,7 @@ zheap_change_pack(char *buf, uint8 info, const ZChangeHead *head)
 }
 
 void
-zheap_change_unpack(XLogReaderState *record, ZChangeHead *head)
+zheap_xlog_change_unpack(XLogReaderState *record, ZChangeHead *head)
 {
 	const char *p = XLogRecGetData(record);
 	const char *end = p + XLogRecGetDataLen(record);
@@ -144,7 +145,7 @@ zheap_change_unpack(XLogReaderState *record, ZChangeHead *head)
 }
 
 uint16
-zheap_move_pack(char *buf, const ZMoveHead *head)
+zheap_xlog_change_pack_move(char *buf, const ZMoveHead *head)
 {
 	char	   *p = buf;
 
@@ -163,7 +164,7 @@ zheap_move_pack(char *buf, const ZMoveHead *head)
 }
 
 void
-zheap_move_unpack(XLogReaderState *record, ZMoveHead *head)
+zheap_xlog_change_unpack_move(XLogReaderState *record, ZMoveHead *head)
 {
 	const char *p = XLogRecGetData(record);
 	const char *end = p + XLogRecGetDataLen(record);
@@ -206,7 +207,7 @@ change_redo_failed(BlockNumber block, OffsetNumber offset)
  */
 static const char *
 change_redo_arrival(XLogReaderState *record, const ZMoveHead *head, Page page,
-					BlockNumber block, char *row, uint16 *len)
+					BlockNumber block, char *row, uint16 * len)
 {
 	bool		same = (head->flags & ZMOVE_SAME_PAGE) != 0;
 	Size		size;
@@ -218,8 +219,9 @@ change_redo_arrival(XLogReaderState *record, const ZMoveHead *head, Page page,
 		return data;
 	}
 	if (data == NULL || !zheap_page_is_valid(page) ||
-		!zheap_decode_row(page, same ? head->offset[0] : head->offset[1] - 1,
-						  data, size, head->xact_slot[1], row, len))
+		!zheap_xlog_insert_decode_row(page,
+									  same ? head->offset[0] : head->offset[1] - 1,
+									  data, size, head->xact_slot[1], row, len))
 		change_redo_failed(block, head->offset[1]);
 	return row;
 }
@@ -249,7 +251,7 @@ change_redo_body(XLogReaderState *record, Page page, const ZChangeHead *m,
 	OffsetNumber offset = m->offset;
 	ItemId		lp = PageGetItemId(page, offset);
 	const char *old = (char *) page + ItemIdGetOffset(lp);
-	uint16		oldlen = zheap_tuple_true_len(old, ItemIdGetLength(lp));
+	uint16		oldlen = zheap_page_tuple_len(old, ItemIdGetLength(lp));
 	uint16		body = oldlen - ZHEAP_HEADER_SIZE;
 	uint16		suffix;
 	Size		datalen;
@@ -282,7 +284,8 @@ change_redo_header(Page page, const ZChangeHead *head, ZTupleHeader *header)
 	*header = head->header;
 	if (head->flags & ZCHANGE_SAME_NATTS)
 	{
-		zheap_header_get((char *) PageGetItem(page, PageGetItemId(page, head->offset)),
+		zheap_header_get((char *) PageGetItem(page,
+											  PageGetItemId(page, head->offset)),
 						 &present);
 		header->natts_flags1 = present.natts_flags1;
 	}
@@ -300,7 +303,7 @@ change_redo_row(XLogReaderState *record, bool has_body)
 	Buffer		buffer;
 	bool		has_undo;
 
-	zheap_change_unpack(record, &head);
+	zheap_xlog_change_unpack(record, &head);
 	has_undo = (head.flags & ZCHANGE_NO_UNDO) == 0;
 	XLogRecGetBlockTag(record, 0, NULL, NULL, &block);
 	own.xact_slot = head.xact_slot;
@@ -308,11 +311,12 @@ change_redo_row(XLogReaderState *record, bool has_body)
 	own.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
 	own.urp = InvalidUndoRecPtr;
 
-	zheap_conflict_redo(record, zheap_conflict_unpack(own.fxid, head.conflict));
+	zheap_delta_redo_conflict(record,
+							  zheap_conflict_unpack(own.fxid, head.conflict));
 	if (has_undo)
 	{
-		own.urp = undo_redo_urp(record, 1, head.undo_offset);
-		undo_redo_insert(record, 1, head.undo_offset, &block);
+		own.urp = undo_insert_redo_urp(record, 1, head.undo_offset);
+		undo_insert_redo(record, 1, head.undo_offset, &block);
 	}
 
 	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
@@ -331,8 +335,8 @@ change_redo_row(XLogReaderState *record, bool has_body)
 									   &row.header, block, tuple.data);
 		}
 		if (has_undo)
-			zheap_change_apply_own(page, &own);
-		if (!zheap_change_apply_row(page, &row))
+			zheap_xlog_change_apply_own(page, &own);
+		if (!zheap_xlog_change_apply_row(page, &row))
 			change_redo_failed(block, head.offset);
 		PageSetLSN(page, record->EndRecPtr);
 		MarkBufferDirty(buffer);
@@ -341,7 +345,7 @@ change_redo_row(XLogReaderState *record, bool has_body)
 		UnlockReleaseBuffer(buffer);
 
 	if (head.flags & ZCHANGE_CLEARED_VM)
-		zheap_vm_redo(record, has_undo ? 2 : 1, &block, 1);
+		zheap_space_vm_redo(record, has_undo ? 2 : 1, &block, 1);
 }
 
 /* the page of the new version, if it is another one; left locked */
@@ -375,9 +379,10 @@ change_redo_new_page(XLogReaderState *record, const ZMoveHead *xlrec,
 		own.xact_slot = xlrec->xact_slot[1];
 		own.tenure = xlrec->tenure[1];
 		own.fxid = fxid;
-		own.urp = undo_redo_urp(record, 2, xlrec->undo_offset[1]);
-		zheap_change_apply_own(page, &own);
-		if (!zheap_change_apply_arrival(page, xlrec->offset[1], data, len))
+		own.urp = undo_insert_redo_urp(record, 2, xlrec->undo_offset[1]);
+		zheap_xlog_change_apply_own(page, &own);
+		if (!zheap_xlog_change_apply_arrival(page, xlrec->offset[1], data,
+											 len))
 			change_redo_failed(block, xlrec->offset[1]);
 		PageSetLSN(page, record->EndRecPtr);
 		MarkBufferDirty(buffer);
@@ -399,7 +404,7 @@ change_redo_move_vm(XLogReaderState *record, uint8 flags,
 	for (uint8 id = 3; n > 0 && id <= 4; id++)
 	{
 		if (XLogRecHasBlockRef(record, id))
-			zheap_vm_redo(record, id, cleared, n);
+			zheap_space_vm_redo(record, id, cleared, n);
 	}
 }
 
@@ -415,7 +420,7 @@ change_redo_move(XLogReaderState *record)
 	Buffer		oldbuf;
 	Buffer		newbuf = InvalidBuffer;
 
-	zheap_move_unpack(record, &xlrec);
+	zheap_xlog_change_unpack_move(record, &xlrec);
 	same = (xlrec.flags & ZMOVE_SAME_PAGE) != 0;
 	XLogRecGetBlockTag(record, 0, NULL, NULL, &block[0]);
 	if (same)
@@ -424,12 +429,13 @@ change_redo_move(XLogReaderState *record)
 		XLogRecGetBlockTag(record, 1, NULL, NULL, &block[1]);
 
 	own.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
-	zheap_conflict_redo(record, zheap_conflict_unpack(own.fxid, xlrec.conflict));
-	undo_redo_insert(record, 2, xlrec.undo_offset[0], block);
+	zheap_delta_redo_conflict(record,
+							  zheap_conflict_unpack(own.fxid, xlrec.conflict));
+	undo_insert_redo(record, 2, xlrec.undo_offset[0], block);
 
 	own.xact_slot = xlrec.xact_slot[0];
 	own.tenure = xlrec.tenure[0];
-	own.urp = undo_redo_urp(record, 2, xlrec.undo_offset[same ? 1 : 0]);
+	own.urp = undo_insert_redo_urp(record, 2, xlrec.undo_offset[same ? 1 : 0]);
 
 	if (XLogReadBufferForRedo(record, 0, &oldbuf) == BLK_NEEDS_REDO)
 	{
@@ -443,17 +449,18 @@ change_redo_move(XLogReaderState *record)
 			data = change_redo_arrival(record, &xlrec, page, block[1],
 									   arrival.data, &len);
 		row.offset = xlrec.offset[0];
-		zheap_header_get((char *) PageGetItem(page, PageGetItemId(page, row.offset)),
+		zheap_header_get((char *) PageGetItem(page,
+											  PageGetItemId(page, row.offset)),
 						 &row.header);
 		row.header.slot = own.xact_slot;
 		row.header.flags2 = xlrec.flags2;
 		row.tuple = NULL;
 		row.len = 0;
-		zheap_change_apply_own(page, &own);
-		if (!zheap_change_apply_row(page, &row))
+		zheap_xlog_change_apply_own(page, &own);
+		if (!zheap_xlog_change_apply_row(page, &row))
 			change_redo_failed(block[0], row.offset);
 		if (same &&
-			!zheap_change_apply_arrival(page, xlrec.offset[1], data, len))
+			!zheap_xlog_change_apply_arrival(page, xlrec.offset[1], data, len))
 			change_redo_failed(block[1], xlrec.offset[1]);
 		PageSetLSN(page, record->EndRecPtr);
 		MarkBufferDirty(oldbuf);
@@ -470,7 +477,7 @@ change_redo_move(XLogReaderState *record)
 }
 
 void
-zheap_change_redo(XLogReaderState *record)
+zheap_xlog_change_redo(XLogReaderState *record)
 {
 	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
 	{
@@ -491,7 +498,7 @@ zheap_change_redo(XLogReaderState *record)
 }
 
 void
-zheap_change_desc(StringInfo buf, XLogReaderState *record)
+zheap_xlog_change_desc(StringInfo buf, XLogReaderState *record)
 {
 	uint8		info = XLogRecGetInfo(record) & ~XLR_INFO_MASK;
 
@@ -499,7 +506,7 @@ zheap_change_desc(StringInfo buf, XLogReaderState *record)
 	{
 		ZMoveHead	head;
 
-		zheap_move_unpack(record, &head);
+		zheap_xlog_change_unpack_move(record, &head);
 		appendStringInfo(buf,
 						 "off %u new off %u xact slot %u tenure %u new xact slot %u tenure %u flags 0x%02X undo %u %u",
 						 head.offset[0], head.offset[1],
@@ -511,7 +518,7 @@ zheap_change_desc(StringInfo buf, XLogReaderState *record)
 	{
 		ZChangeHead head;
 
-		zheap_change_unpack(record, &head);
+		zheap_xlog_change_unpack(record, &head);
 		appendStringInfo(buf,
 						 "off %u xact slot %u tenure %u flags 0x%02X undo %u",
 						 head.offset, head.xact_slot, head.tenure,

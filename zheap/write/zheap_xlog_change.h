@@ -13,7 +13,7 @@
  *				natts_flags1 u16 unless SAME_NATTS, flags2 packed;
  *				UPDATE: prefix, old and new length of the middle, packed
  *				block 0: table page; UPDATE: new middle bytes
- *				block 1: undo page, unless NO_UNDO (data: see undo_register())
+ *				block 1: undo page, unless NO_UNDO (data: see undo_insert_register())
  *				next:	 visibility map page, if CLEARED_VM
  *	MOVE		main data: flags u8; tenures u8, the new one's in the upper
  *				half; both xact slots u8; both offsets, packed; byte offset of
@@ -42,9 +42,10 @@
 
 #define ZCHANGE_CLEARED_VM		0x01
 #define ZCHANGE_SAME_NATTS		0x02	/* natts_flags1 is the present row's */
-#define ZCHANGE_OTHER_SLOT		0x04	/* header's xact slot isn't the writer's */
+#define ZCHANGE_OTHER_SLOT		0x04	/* header's xact slot isn't the
+										 * writer's */
 #define ZCHANGE_NO_UNDO			0x08	/* an open record covers it */
-#define ZCHANGE_TENURE_SHIFT	5		/* ZTenure in the bits from here on */
+#define ZCHANGE_TENURE_SHIFT	5	/* ZTenure in the bits from here on */
 
 /* main data of UPDATE, DELETE and LOCK, unpacked */
 typedef struct ZChangeHead
@@ -85,11 +86,13 @@ typedef struct ZMoveHead
 #define ZMOVE_MAX_HEAD			(6 + 5 * UNDO_MAX_PACKED)
 
 /* info: XLOG_ZHEAP_*; unpack: ERROR if the record is malformed */
-extern uint16 zheap_change_pack(char *buf, uint8 info,
-								const ZChangeHead *head);
-extern void zheap_change_unpack(XLogReaderState *record, ZChangeHead *head);
-extern uint16 zheap_move_pack(char *buf, const ZMoveHead *head);
-extern void zheap_move_unpack(XLogReaderState *record, ZMoveHead *head);
+extern uint16 zheap_xlog_change_pack(char *buf, uint8 info,
+									 const ZChangeHead *head);
+extern void zheap_xlog_change_unpack(XLogReaderState *record,
+									 ZChangeHead *head);
+extern uint16 zheap_xlog_change_pack_move(char *buf, const ZMoveHead *head);
+extern void zheap_xlog_change_unpack_move(XLogReaderState *record,
+										  ZMoveHead *head);
 
 /* the part of a change that takes the xact slot */
 typedef struct ZOwnChange
@@ -113,13 +116,14 @@ typedef struct ZRowChange
  * Exclusive lock held, in the critical section that logs it (or redo).  Room
  * was checked; false (page undefined) if it isn't there after all.
  */
-extern void zheap_change_apply_own(Page page, const ZOwnChange *own);
-extern bool zheap_change_apply_row(Page page, const ZRowChange *change);
-/* new version of a moved row; tuple bytes hold the final header */
-extern bool zheap_change_apply_arrival(Page page, OffsetNumber offset,
-									   const char *tuple, uint16 len);
+extern void zheap_xlog_change_apply_own(Page page, const ZOwnChange *own);
+extern bool zheap_xlog_change_apply_row(Page page, const ZRowChange *change);
 
-extern void zheap_change_redo(XLogReaderState *record);
-extern void zheap_change_desc(StringInfo buf, XLogReaderState *record);
+/* new version of a moved row; tuple bytes hold the final header */
+extern bool zheap_xlog_change_apply_arrival(Page page, OffsetNumber offset,
+											const char *tuple, uint16 len);
+
+extern void zheap_xlog_change_redo(XLogReaderState *record);
+extern void zheap_xlog_change_desc(StringInfo buf, XLogReaderState *record);
 
 #endif							/* ZHEAP_XLOG_CHANGE_H */

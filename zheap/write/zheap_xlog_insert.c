@@ -35,7 +35,7 @@
  * ----------------------------------------------------------------
  */
 bool
-zheap_insert_apply(Page page, const ZInsertChange *change)
+zheap_xlog_insert_apply(Page page, const ZInsertChange *change)
 {
 	Size		need = 0;
 
@@ -67,7 +67,7 @@ zheap_insert_apply(Page page, const ZInsertChange *change)
  */
 
 uint16
-zheap_insert_pack(char *buf, uint8 info, const ZInsertHead *head)
+zheap_xlog_insert_pack(char *buf, uint8 info, const ZInsertHead *head)
 {
 	char	   *p = buf;
 
@@ -86,7 +86,7 @@ zheap_insert_pack(char *buf, uint8 info, const ZInsertHead *head)
 }
 
 void
-zheap_insert_unpack(XLogReaderState *record, ZInsertHead *head)
+zheap_xlog_insert_unpack(XLogReaderState *record, ZInsertHead *head)
 {
 	const char *p = XLogRecGetData(record);
 	const char *end = p + XLogRecGetDataLen(record);
@@ -217,7 +217,7 @@ put_token(char *p, Size skip, Size literal)
 }
 
 static const char *
-get_token(const char *p, const char *end, uint16 *skip, uint16 *literal)
+get_token(const char *p, const char *end, uint16 * skip, uint16 * literal)
 {
 	uint8		token = 0;
 	uint16		more = 0;
@@ -302,7 +302,7 @@ put_difference(char *to, Size max, const char *prev, uint16 prevlen,
 static const char *
 get_difference(const char *p, const char *end, uint64 number,
 			   const char *prev, uint16 prevlen, char *to, Size max,
-			   uint16 *len)
+			   uint16 * len)
 {
 	uint16		oldlen = prevlen - ZHEAP_HEADER_SIZE;
 	uint64		newlen = undo_unzigzag(oldlen, number >> 1);
@@ -338,7 +338,7 @@ get_difference(const char *p, const char *end, uint64 number,
 
 /* the row on the page at an offset, which may be any; NULL if there is none */
 static const char *
-row_at(Page page, OffsetNumber off, uint16 *len)
+row_at(Page page, OffsetNumber off, uint16 * len)
 {
 	ItemId		lp;
 	const char *tuple;
@@ -349,13 +349,14 @@ row_at(Page page, OffsetNumber off, uint16 *len)
 	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
 		return NULL;
 	tuple = (char *) PageGetItem(page, lp);
-	*len = zheap_tuple_true_len(tuple, ItemIdGetLength(lp));
+	*len = zheap_page_tuple_len(tuple, ItemIdGetLength(lp));
 	return tuple;
 }
 
 uint16
-zheap_code_row(Page page, OffsetNumber before, const char *tuple, uint16 len,
-			   char *buf)
+zheap_xlog_insert_code_row(Page page, OffsetNumber before, const char *tuple,
+						   uint16 len,
+						   char *buf)
 {
 	const char *prev;
 	uint16		prevlen = 0;
@@ -371,7 +372,7 @@ zheap_code_row(Page page, OffsetNumber before, const char *tuple, uint16 len,
 }
 
 uint16
-zheap_insert_code_rows(Page page, const ZInsertChange *change, char *buf)
+zheap_xlog_insert_code_rows(Page page, const ZInsertChange *change, char *buf)
 {
 	const char *prev;
 	uint16		prevlen = 0;
@@ -421,7 +422,7 @@ put_row_header(char *to, const ZInsertHead *head, uint16 natts)
 static bool
 parse_row(const char **p, const char *end, bool coded,
 		  const ZInsertHead *head, const char *prev, uint16 prevlen,
-		  char *to, Size max, uint16 *len)
+		  char *to, Size max, uint16 * len)
 {
 	uint64		number = 0;
 	uint16		natts = 0;
@@ -453,8 +454,9 @@ parse_row(const char **p, const char *end, bool coded,
 }
 
 bool
-zheap_decode_row(Page page, OffsetNumber before, const char *coded, Size size,
-				 uint8 xact_slot, char *to, uint16 *len)
+zheap_xlog_insert_decode_row(Page page, OffsetNumber before,
+							 const char *coded, Size size,
+							 uint8 xact_slot, char *to, uint16 * len)
 {
 	ZInsertHead head = {0};
 	const char *end = coded + size;
@@ -520,7 +522,7 @@ insert_inits_page(XLogReaderState *record)
  * undo that isn't there yet, hence the undo page is finished first (Z28).
  */
 void
-zheap_insert_redo(XLogReaderState *record)
+zheap_xlog_insert_redo(XLogReaderState *record)
 {
 	XLogRecPtr	lsn = record->EndRecPtr;
 	ZInsertHead head;
@@ -532,17 +534,18 @@ zheap_insert_redo(XLogReaderState *record)
 	uint8		next_block = 1;
 	Size		room = BLCKSZ;
 
-	zheap_insert_unpack(record, &head);
+	zheap_xlog_insert_unpack(record, &head);
 	XLogRecGetBlockTag(record, 0, NULL, NULL, &block);
 	change.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
-	zheap_conflict_redo(record,
-						zheap_conflict_unpack(change.fxid, head.conflict));
+	zheap_delta_redo_conflict(record,
+							  zheap_conflict_unpack(change.fxid, head.conflict));
 
 	change.urp = InvalidUndoRecPtr;
 	if (head.flags & ZINSERT_HAS_UNDO)
 	{
-		undo_redo_insert(record, next_block, head.undo_offset, &block);
-		change.urp = undo_redo_urp(record, next_block, head.undo_offset);
+		undo_insert_redo(record, next_block, head.undo_offset, &block);
+		change.urp =
+			undo_insert_redo_urp(record, next_block, head.undo_offset);
 		next_block++;
 	}
 
@@ -569,11 +572,12 @@ zheap_insert_redo(XLogReaderState *record)
 		if (!insert_inits_page(record))
 		{
 			if (!zheap_page_is_valid(page))
-				elog(PANIC, "block %u, which an insert record refers to, is not a zheap page",
+				elog(PANIC,
+					 "block %u, which an insert record refers to, is not a zheap page",
 					 block);
 			insert_parse_rows(record, &head, page, &change, rows.data);
 		}
-		if (!zheap_insert_apply(page, &change))
+		if (!zheap_xlog_insert_apply(page, &change))
 			elog(PANIC, "no room for rows at block %u, offset %u",
 				 block, change.first);
 		if (head.flags & ZINSERT_CLEARED_VM)
@@ -586,18 +590,19 @@ zheap_insert_redo(XLogReaderState *record)
 		UnlockReleaseBuffer(buffer);
 
 	if (head.flags & ZINSERT_CLEARED_VM)
-		zheap_vm_redo(record, next_block, &block, 1);
+		zheap_space_vm_redo(record, next_block, &block, 1);
 	if (action == BLK_NEEDS_REDO)
-		zheap_fsm_redo(record, 0, room);
+		zheap_space_redo_fsm(record, 0, room);
 }
 
 void
-zheap_insert_desc(StringInfo buf, XLogReaderState *record)
+zheap_xlog_insert_desc(StringInfo buf, XLogReaderState *record)
 {
 	ZInsertHead head;
 
-	zheap_insert_unpack(record, &head);
-	appendStringInfo(buf, "off %u, rows %u, xact slot %u, tenure %u, flags 0x%02X",
+	zheap_xlog_insert_unpack(record, &head);
+	appendStringInfo(buf,
+					 "off %u, rows %u, xact slot %u, tenure %u, flags 0x%02X",
 					 head.first, head.ntuples, head.xact_slot,
 					 head.tenure, head.flags);
 	if (head.flags & ZINSERT_HAS_UNDO)

@@ -14,7 +14,7 @@
  *				block 0: table page, WILL_INIT if the rows are its first:
  *				natts_flags1 u16 and the bytes behind the row's header;
  *				CODED: a coded row
- *				block 1: undo page, if HAS_UNDO (data: see undo_register())
+ *				block 1: undo page, if HAS_UNDO (data: see undo_insert_register())
  *				next:	 visibility map page, if CLEARED_VM
  *	MULTI_INSERT	the same; block 0: coded rows
  *	CONFIRM		xl_zheap_confirm
@@ -49,7 +49,7 @@
 #define ZINSERT_CLEARED_VM		0x04	/* page flag and map bits cleared */
 #define ZINSERT_REUSED_POINTER	0x08	/* free line pointers are used */
 #define ZINSERT_HAS_FLAGS2		0x10	/* of all rows: speculative, copied */
-#define ZINSERT_TENURE_SHIFT	5		/* ZTenure in the bits from here on */
+#define ZINSERT_TENURE_SHIFT	5	/* ZTenure in the bits from here on */
 
 /* main data of an insert, unpacked */
 typedef struct ZInsertHead
@@ -67,9 +67,10 @@ typedef struct ZInsertHead
 #define ZINSERT_MAX_HEAD		(4 + 4 * UNDO_MAX_PACKED)
 
 /* main data of an insert record; unpack: ERROR if it is malformed */
-extern uint16 zheap_insert_pack(char *buf, uint8 info,
-								const ZInsertHead *head);
-extern void zheap_insert_unpack(XLogReaderState *record, ZInsertHead *head);
+extern uint16 zheap_xlog_insert_pack(char *buf, uint8 info,
+									 const ZInsertHead *head);
+extern void zheap_xlog_insert_unpack(XLogReaderState *record,
+									 ZInsertHead *head);
 
 typedef struct xl_zheap_confirm
 {
@@ -96,7 +97,7 @@ typedef struct ZInsertChange
 } ZInsertChange;
 
 /* on an initialised page with room; false (page undefined) if it has none */
-extern bool zheap_insert_apply(Page page, const ZInsertChange *change);
+extern bool zheap_xlog_insert_apply(Page page, const ZInsertChange *change);
 
 /*
  * Coding of rows (see above).  page is locked and as it is before the change
@@ -107,19 +108,21 @@ extern bool zheap_insert_apply(Page page, const ZInsertChange *change);
  */
 #define ZCODED_ROW_SIZE		256
 
-extern uint16 zheap_code_row(Page page, OffsetNumber before,
-							 const char *tuple, uint16 len, char *buf);
+extern uint16 zheap_xlog_insert_code_row(Page page, OffsetNumber before,
+										 const char *tuple, uint16 len, char *buf);
 
 /* back, its second flags 0; to has BLCKSZ bytes; false if malformed */
-extern bool zheap_decode_row(Page page, OffsetNumber before, const char *coded,
-							 Size size, uint8 xact_slot, char *to,
-							 uint16 *len);
+extern bool zheap_xlog_insert_decode_row(Page page, OffsetNumber before,
+										 const char *coded,
+										 Size size, uint8 xact_slot, char *to,
+										 uint16 * len);
 
 /* the change's rows; buf has BLCKSZ bytes */
-extern uint16 zheap_insert_code_rows(Page page, const ZInsertChange *change,
-									 char *buf);
+extern uint16 zheap_xlog_insert_code_rows(Page page,
+										  const ZInsertChange *change,
+										  char *buf);
 
-extern void zheap_insert_redo(XLogReaderState *record);
-extern void zheap_insert_desc(StringInfo buf, XLogReaderState *record);
+extern void zheap_xlog_insert_redo(XLogReaderState *record);
+extern void zheap_xlog_insert_desc(StringInfo buf, XLogReaderState *record);
 
 #endif							/* ZHEAP_XLOG_INSERT_H */
