@@ -152,6 +152,13 @@ typedef struct ZVersion
 								 * unknown */
 	ItemPointerData next;		/* moved to, if kind is ZUNDO_MOVE; else
 								 * invalid */
+
+	/*
+	 * SERIALIZABLE: nothing but copies of the row by rewrites of the table lay
+	 * above it; what zheap_predicate_hash() makes of the newest one
+	 */
+	bool		copied;
+	uint32		copy_hash;
 	uint16		len;
 	char		data[BLCKSZ];
 } ZVersion;
@@ -282,7 +289,13 @@ extern bool zheap_visibility_dead_to_all(ZReadContext *cx, Buffer buffer,
  * few bits of a hash of its bytes, in the upper part of the offset.  lock: a
  * version was read; conflict_in: it is going to be replaced.  Content lock
  * held by both; conflict_in raises serialization failures.
+ *
+ * A rewrite of the table copies a version, and the copy may have other bytes:
+ * dropped columns are null there, added ones are filled in, values may be
+ * toasted.  Who replaces it has the copy before him, so who reads the version
+ * itself, below the copy, locks it under the copy's name.
  */
+extern uint32 zheap_predicate_hash(const char *tuple, uint16 len);
 extern void zheap_predicate_conflict_out(const ZReadContext *cx, Fxid writer);
 extern void zheap_predicate_lock(Relation rel, Snapshot snapshot,
 								 BlockNumber block, OffsetNumber off,

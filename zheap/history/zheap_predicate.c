@@ -44,18 +44,23 @@ zheap_predicate_conflict_out(const ZReadContext *cx, Fxid writer)
 StaticAssertDecl(MaxHeapTuplesPerPage < (1 << VERSION_SHIFT),
 				 "offsets leave room for a hash of the version");
 
-static void
-predicate_tid(BlockNumber block, OffsetNumber off, const char *tuple,
-			  uint16 len, ItemPointer tid)
+/* See zheap_history.h. */
+uint32
+zheap_predicate_hash(const char *tuple, uint16 len)
 {
-	uint32		hash = hash_bytes((const unsigned char *) tuple +
-								  ZHEAP_HEADER_SIZE, len - ZHEAP_HEADER_SIZE);
+	return hash_bytes((const unsigned char *) tuple + ZHEAP_HEADER_SIZE,
+					  len - ZHEAP_HEADER_SIZE);
+}
 
+static void
+predicate_tid(BlockNumber block, OffsetNumber off, uint32 hash,
+			  ItemPointer tid)
+{
 	Assert(off < (1 << VERSION_SHIFT));
 	ItemPointerSet(tid, block, (OffsetNumber) (off | (hash << VERSION_SHIFT)));
 }
 
-/* See zheap.h. */
+/* See zheap_history.h. */
 void
 zheap_predicate_lock(Relation rel, Snapshot snapshot, BlockNumber block,
 					 OffsetNumber off, const ZVersion *v)
@@ -64,11 +69,12 @@ zheap_predicate_lock(Relation rel, Snapshot snapshot, BlockNumber block,
 
 	if (!IsolationIsSerializable() || !IsMVCCSnapshot(snapshot))
 		return;
-	predicate_tid(block, off, v->data, v->len, &tid);
+	predicate_tid(block, off, v->copied ? v->copy_hash :
+				  zheap_predicate_hash(v->data, v->len), &tid);
 	PredicateLockTID(rel, &tid, snapshot, XidFromFxid(v->writer));
 }
 
-/* See zheap.h. */
+/* See zheap_history.h. */
 void
 zheap_predicate_conflict_in(Relation rel, BlockNumber block, OffsetNumber off,
 							const char *tuple, uint16 len)
@@ -77,6 +83,6 @@ zheap_predicate_conflict_in(Relation rel, BlockNumber block, OffsetNumber off,
 
 	if (!IsolationIsSerializable())
 		return;
-	predicate_tid(block, off, tuple, len, &tid);
+	predicate_tid(block, off, zheap_predicate_hash(tuple, len), &tid);
 	CheckForSerializableConflictIn(rel, &tid, block);
 }

@@ -169,6 +169,7 @@ version_clear(ZVersion *v)
 	v->ended = false;
 	v->kind = 0;
 	ItemPointerSetInvalid(&v->next);
+	v->copied = false;
 	v->len = 0;
 }
 
@@ -325,6 +326,22 @@ version_accept(ZReadContext *cx, ZWalk *walk, ZWalkState state, Buffer buffer,
 }
 
 /*
+ * The walk is going to step over a record that the snapshot doesn't see: under
+ * which name will predicate locks know what lies below?
+ */
+static inline void
+note_copy(const ZReadContext *cx, const ZWalk *walk, ZVersion *v)
+{
+	if (likely(!ZUndoIsCopy(&walk->undo)))
+		v->copied = false;
+	else if (!v->copied && cx->check_serializable)
+	{
+		v->copied = true;
+		v->copy_hash = zheap_predicate_hash(v->data, v->len);
+	}
+}
+
+/*
  * See zheap.h for the contract.  An ended version found is left in
  * *v with its bytes; NON_VACUUMABLE is the one type that may return true for
  * one (it isn't removable yet).
@@ -430,6 +447,7 @@ zheap_visibility_find(ZReadContext *cx, Buffer buffer, Page page,
 			if (type == SNAPSHOT_MVCC)
 				jump_back(cx, &walk);
 		}
+		note_copy(cx, &walk, v);
 		state = zheap_walk_step_back(&walk);
 	}
 
