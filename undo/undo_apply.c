@@ -36,6 +36,7 @@
 
 #include "undo/undo_debug.h"
 #include "undo/undo.h"
+#include "undo/undo_debug.h"
 #include "undo/undo_log.h"
 #include "undo/undo_worker.h"
 
@@ -276,6 +277,14 @@ compare_runs(const void *a, const void *b)
 	return 0;
 }
 
+static bool
+is_same_page(const UndoTouchedRun *a, const UndoTouchedRun *b)
+{
+	return a->persistence == b->persistence && a->seq == b->seq &&
+		UndoRecPtrGetLog(a->urp) == UndoRecPtrGetLog(b->urp) &&
+		UndoRecPtrGetBlock(a->urp) == UndoRecPtrGetBlock(b->urp);
+}
+
 /*
  * Log as applied the runs of temporary or of all other relations, one call
  * per undo page.  Comes after the page changes it stands for, in WAL too.
@@ -284,13 +293,13 @@ static void
 mark_runs(const UndoTouchedRun *runs, int nruns, bool temp)
 {
 	UndoTouchedRun *sorted;
-	uint16	   *offsets;
+	UndoRunMark *marks;
 	int			n = 0;
 
 	if (nruns == 0)
 		return;
 	sorted = palloc(sizeof(UndoTouchedRun) * nruns);
-	offsets = palloc(sizeof(uint16) * nruns);
+	marks = palloc(sizeof(UndoRunMark) * nruns);
 	for (int i = 0; i < nruns; i++)
 		if ((runs[i].persistence == RELPERSISTENCE_TEMP) == temp)
 			sorted[n++] = runs[i];
@@ -298,25 +307,22 @@ mark_runs(const UndoTouchedRun *runs, int nruns, bool temp)
 
 	for (int i = 0; i < n;)
 	{
-		UndoRecPtr	urp = sorted[i].urp;
-		char		persistence = sorted[i].persistence;
-		int			noffsets = 0;
+		const UndoTouchedRun *first = &sorted[i];
+		int			nmarks = 0;
 
-		while (i < n && sorted[i].persistence == persistence &&
-			   UndoRecPtrGetLog(sorted[i].urp) == UndoRecPtrGetLog(urp) &&
-			   UndoRecPtrGetBlock(sorted[i].urp) == UndoRecPtrGetBlock(urp))
+		for (; i < n && is_same_page(&sorted[i], first); i++)
 		{
-			uint16		offset = UndoRecPtrGetOffset(sorted[i].urp);
-
-			if (noffsets == 0 || offsets[noffsets - 1] != offset)
-				offsets[noffsets++] = offset;
-			i++;
+			marks[nmarks].offset = UndoRecPtrGetOffset(sorted[i].urp);
+			marks[nmarks++].writer = sorted[i].writer;
 		}
-		undo_log_mark_applied(persistence, UndoRecPtrGetLog(urp),
-							  UndoRecPtrGetBlock(urp), offsets, noffsets);
+		UNDO_POINT("mark-in-abort");
+		undo_log_mark_applied(first->persistence,
+							  UndoRecPtrGetLog(first->urp),
+							  UndoRecPtrGetBlock(first->urp), first->seq,
+							  marks, nmarks);
 	}
 	pfree(sorted);
-	pfree(offsets);
+	pfree(marks);
 }
 
 /*

@@ -17,6 +17,12 @@
  *		  v           |-------|          |--|        v
  *		  [final][final][open][open][final][open][final][always looked at]
  *
+ * A range is looked at again when its oldest or its last running writer has
+ * ended.  Of a page that has more of them, only those of the last transaction
+ * and prepared ones can be running: such a page is also looked at in turn.
+ * Until then U stays at the oldest writer that was running when the page was
+ * last judged, whatever became of it.
+ *
  * This memory is private to the process and may be thrown away at any time;
  * the sequence numbers of the pages tell whether it still holds.  At most one
  * undo buffer is locked at a time, and only while it is copied.
@@ -55,6 +61,9 @@
 #define SCANS_START				UNDO_KNOB("scans-start", 64, 1, 64)
 #define RANGES_START			UNDO_KNOB("ranges-start", 16, 1, 16)
 
+/* mixed ranges that are looked at in one scan of a log, about */
+#define MIXED_PER_SCAN			UNDO_KNOB("mixed-per-scan", 64, 1, 64)
+
 /* a log that can't be read is left alone for so long */
 #define STUCK_LOG_DELAY_MS		UNDO_KNOB("stuck-log-delay", 60000, 100, 60000)
 
@@ -71,7 +80,9 @@ typedef struct PageFindings
 	uint16		lower;			/* end of what was looked at */
 	BlockNumber next;
 	Fxid		max_fxid;
-	Fxid		awaited;		/* a running writer, 0 = none */
+	Fxid		awaited;		/* the last running writer, 0 = none */
+	Fxid		running;		/* the oldest running writer, 0 = none */
+	bool		mixed;			/* there are more running writers than one */
 	Fxid		unapplied;		/* oldest unapplied aborted writer, 0 = none */
 	Oid			dboid;			/* its database; InvalidOid: several */
 } PageFindings;
@@ -82,9 +93,18 @@ typedef struct OpenRange
 	PagePos		first;
 	uint32		npages;
 	Fxid		awaited;
+	Fxid		running;
+	bool		mixed;
 	Fxid		unapplied;
 	Oid			dboid;
 } OpenRange;
+
+/* room for ranges; never NULL once something was put there */
+typedef struct RangeArray
+{
+	OpenRange  *ranges;
+	int			max;
+} RangeArray;
 
 /* what this process knows of a log */
 typedef struct LogScan
@@ -98,9 +118,12 @@ typedef struct LogScan
 	PagePos		cursor;			/* all before it is final or in a range */
 	bool		empty;			/* log without any page */
 	PageFindings tail;			/* of the page at the cursor */
+	MemoryContext context;		/* of the arrays */
 	int			nranges;
-	int			maxranges;
 	OpenRange  *ranges;			/* in order */
+	RangeArray	room;			/* where they are */
+	RangeArray	spare;			/* where they were before the last scan */
+	uint32		turn;			/* of mixed ranges */
 } LogScan;
 
 typedef struct LogRef
@@ -131,7 +154,7 @@ typedef struct DiscardPlan
 	Fxid		max_discarded;
 } DiscardPlan;
 
-static LogScan *scans[2];		/* permanent, unlogged */
+static LogScan **scans[2];		/* permanent, unlogged; each stays in place */
 static int	nscans[2];
 
 /* ----------------------------------------------------------------
@@ -230,7 +253,7 @@ list_logs(int *count)
 	return refs;
 }
 
-/* this process's memory of a log */
+/* this process's memory of a log; the answer is good until the process ends */
 static LogScan *
 get_scan(const LogRef *ref)
 {
@@ -239,21 +262,28 @@ get_scan(const LogRef *ref)
 	if (ref->number >= nscans[k])
 	{
 		int			n = Max(SCANS_START, nscans[k]);
+		LogScan   **new;
 
 		while (n <= ref->number)
 			n *= 2;
-		if (scans[k] == NULL)
-			scans[k] = MemoryContextAllocZero(TopMemoryContext,
-											  n * sizeof(LogScan));
-		else
+		new = MemoryContextAllocZero(TopMemoryContext, n * sizeof(LogScan *));
+		if (scans[k] != NULL)
 		{
-			scans[k] = repalloc(scans[k], n * sizeof(LogScan));
-			memset(scans[k] + nscans[k], 0,
-				   (n - nscans[k]) * sizeof(LogScan));
+			memcpy(new, scans[k], nscans[k] * sizeof(LogScan *));
+			pfree(scans[k]);
 		}
+		scans[k] = new;
 		nscans[k] = n;
 	}
-	return &scans[k][ref->number];
+	if (scans[k][ref->number] == NULL)
+	{
+		LogScan    *scan = MemoryContextAllocZero(TopMemoryContext,
+												  sizeof(LogScan));
+
+		scan->context = TopMemoryContext;
+		scans[k][ref->number] = scan;
+	}
+	return scans[k][ref->number];
 }
 
 static void
@@ -398,10 +428,12 @@ judge_page(const LogRef *ref, const PagePos *pos, Page page, uint16 from,
 		}
 		if (status == UNDO_XID_RUNNING)
 		{
-			/*
-			 * The last one: those before it are of its own top transaction or
-			 * prepared, and who prepared may run for long.
-			 */
+			if (findings->running == InvalidFxid ||
+				entry.fxid < findings->running)
+				findings->running = entry.fxid;
+			if (findings->awaited != InvalidFxid &&
+				findings->awaited != entry.fxid)
+				findings->mixed = true;
 			findings->awaited = entry.fxid;
 		}
 		else if (status == UNDO_XID_ABORTED)
@@ -440,6 +472,8 @@ add_range(LogScan *scan, const OpenRange *range)
 		Assert(last->first.seq + last->npages <= range->first.seq);
 		if (last->first.seq + last->npages == range->first.seq &&
 			last->awaited == range->awaited &&
+			last->running == range->running &&
+			last->mixed == range->mixed &&
 			last->unapplied == range->unapplied &&
 			last->dboid == range->dboid &&
 			(last->unapplied == InvalidFxid || OidIsValid(last->dboid)) &&
@@ -449,16 +483,19 @@ add_range(LogScan *scan, const OpenRange *range)
 			return;
 		}
 	}
-	if (scan->nranges == scan->maxranges)
+	if (scan->nranges == scan->room.max)
 	{
-		scan->maxranges = Max(RANGES_START, scan->maxranges * 2);
-		if (scan->ranges == NULL)
-			scan->ranges = MemoryContextAlloc(TopMemoryContext,
-											  scan->maxranges *
-											  sizeof(OpenRange));
+		int			max = Max(RANGES_START, scan->room.max * 2);
+
+		/* what fails here has changed nothing */
+		if (scan->room.ranges == NULL)
+			scan->room.ranges = MemoryContextAlloc(scan->context,
+												   max * sizeof(OpenRange));
 		else
-			scan->ranges = repalloc_huge(scan->ranges,
-										 scan->maxranges * sizeof(OpenRange));
+			scan->room.ranges = repalloc_huge(scan->room.ranges,
+											  max * sizeof(OpenRange));
+		scan->room.max = max;
+		scan->ranges = scan->room.ranges;
 	}
 	scan->ranges[scan->nranges++] = *range;
 }
@@ -471,6 +508,8 @@ add_open_page(LogScan *scan, const PagePos *pos, const PageFindings *findings)
 	range.first = *pos;
 	range.npages = 1;
 	range.awaited = findings->awaited;
+	range.running = findings->running;
+	range.mixed = findings->mixed;
 	range.unapplied = findings->unapplied;
 	range.dboid = findings->dboid;
 	add_range(scan, &range);
@@ -519,42 +558,67 @@ start_at_head(const LogRef *ref, LogScan *scan, uint64 head)
 }
 
 /*
+ * Must a range be looked at again, which may be final now or hold an aborted
+ * writer?  Not while its oldest and its last running writer go on, unless it
+ * is its turn.
+ */
+static bool
+range_is_due(const OpenRange *range, const ScanContext *context, bool turn)
+{
+	if (range->unapplied != InvalidFxid ||
+		range->awaited < context->all_visible_before ||
+		(range->mixed && turn))
+		return true;
+	return undo_discard_xid_status(range->awaited) != UNDO_XID_RUNNING ||
+		(range->running != range->awaited &&
+		 undo_discard_xid_status(range->running) != UNDO_XID_RUNNING);
+}
+
+/*
  * Look at the open pages again.  Of a range only the first page is read, and
- * the following ones as far as those before them have become final.
+ * the following ones as far as those before them have become final: what runs
+ * on these is of one top transaction, that of the last running writer, since a
+ * log is one transaction's until it ends or is prepared.
  */
 static bool
 rescan_ranges(const LogRef *ref, LogScan *scan, ScanContext *context)
 {
-	OpenRange  *old = scan->ranges;
+	RangeArray	old = scan->room;
 	int			nold = scan->nranges;
+	uint32		stride = nold / MIXED_PER_SCAN + 1;
 	PGAlignedBlock page;
 
 	if (nold == 0)
 		return true;
-	scan->ranges = NULL;
+
+	/* an error on the way makes the caller forget the scan, not the memory */
+	scan->room = scan->spare;
+	scan->spare = old;
+	scan->ranges = scan->room.ranges;
 	scan->nranges = 0;
-	scan->maxranges = 0;
+	scan->turn++;
 
 	for (int i = 0; i < nold; i++)
 	{
-		OpenRange	range = old[i];
+		OpenRange	range = old.ranges[i];
 
+		if (!range_is_due(&range, context,
+						  ((uint32) i + scan->turn) % stride == 0))
+		{
+			add_range(scan, &range);
+			continue;
+		}
 		while (range.npages > 0)
 		{
 			PageFindings findings;
 
-			if (range.unapplied == InvalidFxid &&
-				range.awaited >= context->all_visible_before &&
-				undo_discard_xid_status(range.awaited) == UNDO_XID_RUNNING)
-				break;
 			if (!copy_page_at(ref, scan, &range.first, page.data))
-			{
-				pfree(old);
 				return false;
-			}
 			judge_page(ref, &range.first, page.data,
 					   first_offset(scan, &range.first), context, &findings);
 			if (findings.awaited == range.awaited &&
+				findings.running == range.running &&
+				findings.mixed == range.mixed &&
 				findings.unapplied == range.unapplied &&
 				findings.dboid == range.dboid)
 				break;
@@ -566,7 +630,6 @@ rescan_ranges(const LogRef *ref, LogScan *scan, ScanContext *context)
 		if (range.npages > 0)
 			add_range(scan, &range);
 	}
-	pfree(old);
 	return true;
 }
 
@@ -692,9 +755,12 @@ undo_discard_has_unapplied(Oid dboid)
 	{
 		LogScan		scan = {0};
 
+		scan.context = CurrentMemoryContext;
 		scan_log(&refs[i], &scan, &context);
-		if (scan.ranges != NULL)
-			pfree(scan.ranges);
+		if (scan.room.ranges != NULL)
+			pfree(scan.room.ranges);
+		if (scan.spare.ranges != NULL)
+			pfree(scan.spare.ranges);
 	}
 	pfree(refs);
 	return context.found;
@@ -898,30 +964,42 @@ plan_log(DiscardPlan *plan, Fxid horizon)
 	plan->moves = UndoLogHead(pos.block, plan->head_offset) != scan->head_seen;
 }
 
-/* the oldest page of interest and writer of a log, for U and for views */
+/* the older of two writers, of which any may be none */
 static Fxid
-log_oldest_unapplied(const DiscardPlan *plan)
+older(Fxid a, Fxid b)
+{
+	if (a == InvalidFxid || b == InvalidFxid)
+		return Max(a, b);
+	return Min(a, b);
+}
+
+/*
+ * The oldest unapplied aborted writer of a log, and the oldest that was
+ * running when its page was last judged, in *running.  Tells the views where
+ * the first unapplied page is.
+ */
+static Fxid
+log_oldest_unapplied(const DiscardPlan *plan, Fxid *running)
 {
 	LogScan    *scan = plan->scan;
 	BlockNumber pending = InvalidBlockNumber;
 	Fxid		oldest = InvalidFxid;
 
+	*running = InvalidFxid;
 	if (!scan->empty)
 	{
-		if (scan->tail.unapplied != InvalidFxid)
-		{
-			oldest = scan->tail.unapplied;
+		oldest = scan->tail.unapplied;
+		*running = scan->tail.running;
+		if (oldest != InvalidFxid)
 			pending = scan->cursor.block;
-		}
 		for (int i = scan->nranges - 1; i >= 0; i--)
 		{
-			Fxid		fxid = scan->ranges[i].unapplied;
+			const OpenRange *range = &scan->ranges[i];
 
-			if (fxid == InvalidFxid)
-				continue;
-			if (oldest == InvalidFxid || fxid < oldest)
-				oldest = fxid;
-			pending = scan->ranges[i].first.block;
+			*running = older(*running, range->running);
+			oldest = older(oldest, range->unapplied);
+			if (range->unapplied != InvalidFxid)
+				pending = range->first.block;
 		}
 	}
 	pg_atomic_write_u32(&plan->ref.shared->pending, pending);
@@ -1013,6 +1091,7 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 	DiscardPlan *plans;
 	int			nlogs;
 	int			nplans = 0;
+	Fxid		running = InvalidFxid;
 	bool		blind = false;
 	bool		all_empty = true;
 
@@ -1033,7 +1112,7 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 	for (int i = 0; i < nlogs; i++)
 	{
 		DiscardPlan *plan = &plans[nplans];
-		Fxid		oldest;
+		Fxid		log_running;
 
 		plan->ref = refs[i];
 		plan->scan = get_scan(&refs[i]);
@@ -1044,11 +1123,10 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 			all_empty = false;
 			continue;
 		}
-		oldest = log_oldest_unapplied(plan);
-		if (oldest != InvalidFxid &&
-			(result->oldest_unapplied == InvalidFxid ||
-			 oldest < result->oldest_unapplied))
-			result->oldest_unapplied = oldest;
+		result->oldest_unapplied =
+			older(result->oldest_unapplied,
+				  log_oldest_unapplied(plan, &log_running));
+		running = older(running, log_running);
 
 		UNDO_POINT("pass-log-scanned");
 		plan->scan->in_progress = true;
@@ -1068,9 +1146,7 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 	if (all_empty && horizon > h && horizon - h >= IDLE_HORIZON_STEP)
 		h = horizon;
 	u = blind ? before.all_visible_before : h;
-	if (result->oldest_unapplied != InvalidFxid &&
-		result->oldest_unapplied < u)
-		u = result->oldest_unapplied;
+	u = older(u, older(result->oldest_unapplied, running));
 	u = Max(u, before.all_visible_before);
 	UNDO_POINT("pass-decided");
 	pg_atomic_write_u64(&UndoShmem->oldest_unapplied,

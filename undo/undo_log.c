@@ -833,32 +833,64 @@ undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,
 	UnlockReleaseBuffer(global);
 }
 
+/*
+ * Which of the runs are there, and still unapplied?  The page is locked, so
+ * the answer stays true.  Returns their number.
+ */
+static int
+runs_to_mark(Page page, uint64 seq, const UndoRunMark *runs, int nruns,
+			 uint16 *offsets)
+{
+	int			noffsets = 0;
+	UndoEntry	entry;
+
+	if (undo_page_problem(page, UNDO_PAGE_MAGIC) != NULL ||
+		UndoPageGetOpaque(page)->seq != seq)
+		return 0;
+	for (int i = 0; i < nruns; i++)
+		if (undo_page_get(page, runs[i].offset, &entry) &&
+			entry.kind == UNDO_KIND_RUN && entry.fxid == runs[i].writer &&
+			(entry.flags & UNDO_RUN_APPLIED) == 0)
+			offsets[noffsets++] = runs[i].offset;
+	return noffsets;
+}
+
 void
 undo_log_mark_applied(char persistence, UndoLogNumber number,
-					  BlockNumber block, const uint16 * offsets, int noffsets)
+					  BlockNumber block, uint64 seq,
+					  const UndoRunMark *runs, int nruns)
 {
+	uint16		offsets[UNDO_PAGE_MAX_ENTRIES];
+	int			noffsets;
 	Buffer		buffer;
 
-	if (persistence == RELPERSISTENCE_TEMP || noffsets == 0)
+	Assert(nruns <= UNDO_PAGE_MAX_ENTRIES);
+	if (persistence == RELPERSISTENCE_TEMP || nruns == 0 ||
+		block >= undo_file_used_blocks(persistence, number))
 		return;
 	buffer = undo_file_read_log(persistence, number, block);
 	UNDO_POINT("mark-applied");
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-	START_CRIT_SECTION();
-	undo_page_set_applied(BufferGetPage(buffer), offsets, noffsets);
-	MarkBufferDirty(buffer);
-	if (persistence == RELPERSISTENCE_PERMANENT)
+	noffsets = runs_to_mark(BufferGetPage(buffer), seq, runs, nruns, offsets);
+	if (noffsets > 0)
 	{
-		XLogRecPtr	lsn;
+		START_CRIT_SECTION();
+		undo_page_set_applied(BufferGetPage(buffer), offsets, noffsets);
+		MarkBufferDirty(buffer);
+		if (persistence == RELPERSISTENCE_PERMANENT)
+		{
+			XLogRecPtr	lsn;
 
-		XLogBeginInsert();
-		XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
-		XLogRegisterBufData(0, (char *) unconstify(uint16 *, offsets),
-							noffsets * sizeof(uint16));
-		lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_APPLIED);
-		PageSetLSN(BufferGetPage(buffer), lsn);
+			XLogBeginInsert();
+			XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
+			XLogRegisterBufData(0, (char *) offsets,
+								noffsets * sizeof(uint16));
+			lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_APPLIED);
+			PageSetLSN(BufferGetPage(buffer), lsn);
+		}
+		UNDO_POINT("applied-logged");
+		END_CRIT_SECTION();
 	}
-	END_CRIT_SECTION();
 	UnlockReleaseBuffer(buffer);
 	UNDO_POINT("marked-applied");
 }

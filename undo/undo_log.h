@@ -153,13 +153,22 @@ extern void undo_log_discard(char persistence, UndoLogNumber log,
 /* empty, detached log back to its control page alone (U18); state BUSY held */
 extern void undo_log_reset(char persistence, UndoLogNumber log);
 
+/* a run by its place on a page, and by its writer */
+typedef struct UndoRunMark
+{
+	uint16		offset;			/* of the run header */
+	Fxid		writer;
+} UndoRunMark;
+
 /*
- * Set APPLIED in run headers of one page (WAL-logged for permanent logs).
- * offsets[] are byte offsets of run headers.
+ * Set APPLIED in run headers of one page (WAL-logged for permanent logs).  The
+ * page may have been discarded and recycled since the runs were seen on it:
+ * then it has another sequence number, and is left alone, as is a run of
+ * another writer.
  */
 extern void undo_log_mark_applied(char persistence, UndoLogNumber log,
-								  BlockNumber block, const uint16 * offsets,
-								  int noffsets);
+								  BlockNumber block, uint64 seq,
+								  const UndoRunMark *runs, int nruns);
 
 /* undo_redo.c: redo of every record of the store but XLOG_UNDO_INSERT */
 extern void undo_log_redo(XLogReaderState *record);
@@ -190,6 +199,8 @@ typedef struct UndoTouchedPage
 typedef struct UndoTouchedRun
 {
 	UndoRecPtr	urp;			/* of the run header */
+	uint64		seq;			/* of its page */
+	Fxid		writer;
 	int			nest_level;
 	char		persistence;
 } UndoTouchedRun;

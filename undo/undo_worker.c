@@ -378,8 +378,8 @@ forget_page(char persistence, UndoLogNumber log, BlockNumber block, Page page,
 {
 	Oid			dboid = *(Oid *) arg;
 	Fxid		u = undo_log_horizons().all_visible_before;
-	uint16		offsets[UNDO_PAGE_MAX_ENTRIES];
-	int			noffsets = 0;
+	UndoRunMark marks[UNDO_PAGE_MAX_ENTRIES];
+	int			nmarks = 0;
 	UndoEntry	entry;
 
 	for (uint16 at = from; at < ((PageHeader) page)->pd_lower; at += entry.len)
@@ -388,10 +388,13 @@ forget_page(char persistence, UndoLogNumber log, BlockNumber block, Page page,
 			break;				/* reported by the scan */
 		if (entry.kind == UNDO_KIND_RUN && entry.dboid == dboid &&
 			undo_discard_run_is_unapplied(&entry, u))
-			offsets[noffsets++] = at;
+		{
+			marks[nmarks].offset = at;
+			marks[nmarks++].writer = entry.fxid;
+		}
 	}
-	if (noffsets > 0)
-		undo_log_mark_applied(persistence, log, block, offsets, noffsets);
+	undo_log_mark_applied(persistence, log, block,
+						  UndoPageGetOpaque(page)->seq, marks, nmarks);
 	return true;
 }
 
@@ -720,10 +723,9 @@ roll_back_run(Batch *batch, char persistence, UndoRecPtr urp,
 		return RUN_LATER;
 
 	/*
-	 * The aborting backend holds its xid lock until its own rollback is over.
-	 * Only one of us may do and mark a run: marked by him it might be
-	 * discarded, and its page serve again, before our mark.  A run that is
-	 * unapplied with the lock free is ours.
+	 * The aborting backend holds its xid lock until its own rollback is over:
+	 * leave it that.  The xid of a released savepoint has no lock any more, so
+	 * that both may be at work; that is for nothing, but does no harm.
 	 */
 	if (!ConditionalXactLockTableWait(XidFromFxid(run->fxid)))
 		return RUN_LATER;
@@ -770,9 +772,9 @@ roll_back_undo_page(char persistence, UndoLogNumber log, BlockNumber block,
 {
 	Batch	   *batch = arg;
 	uint16		lower = ((PageHeader) page)->pd_lower;
-	uint16		offsets[UNDO_PAGE_MAX_ENTRIES];
+	UndoRunMark marks[UNDO_PAGE_MAX_ENTRIES];
 	BlockNumber blocks[UNDO_PAGE_MAX_ENTRIES];
-	int			noffsets = 0;
+	int			nmarks = 0;
 	int			nblocks = 0;
 	uint16		at = from;
 	UndoEntry	entry;
@@ -798,7 +800,8 @@ roll_back_undo_page(char persistence, UndoLogNumber log, BlockNumber block,
 								  blocks, nblocks))
 			{
 				case RUN_DONE:
-					offsets[noffsets++] = run.at;
+					marks[nmarks].offset = run.at;
+					marks[nmarks++].writer = run.fxid;
 					break;
 				case RUN_LATER:
 					batch->remaining = true;
@@ -823,10 +826,12 @@ roll_back_undo_page(char persistence, UndoLogNumber log, BlockNumber block,
 		at += entry.len;
 	}
 
-	if (noffsets > 0)
+	if (nmarks > 0)
 	{
-		undo_log_mark_applied(persistence, log, block, offsets, noffsets);
-		batch->finished += noffsets;
+		UNDO_POINT("mark-by-worker");
+		undo_log_mark_applied(persistence, log, block,
+							  UndoPageGetOpaque(page)->seq, marks, nmarks);
+		batch->finished += nmarks;
 	}
 
 	INSTR_TIME_SET_CURRENT(now);

@@ -152,6 +152,8 @@ undo_xact_remember(UndoInsertion *ins, uint16 bytes)
 
 		run->urp = MakeUndoRecPtr(ins->log, BufferGetBlockNumber(ins->buffer),
 								  ins->run);
+		run->seq = UndoPageGetOpaque(BufferGetPage(ins->buffer))->seq;
+		run->writer = ins->fxid;
 		run->nest_level = level->nest_level;
 		run->persistence = ins->persistence;
 	}
