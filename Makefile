@@ -81,6 +81,7 @@ OBJS = \
 	inspect/zheap_check_page.o \
 	inspect/zheap_check.o \
 	guard/zheap_guard.o \
+	guard/zheap_ddl.o \
 	zheap_am.o
 
 # sql/NAME.sql and specs/NAME.spec, in alphabetical order

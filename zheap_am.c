@@ -151,6 +151,7 @@ _PG_init(void)
 	undo_xact_define_settings();
 	undo_worker_define_settings();
 	zheap_jump_define_settings();
+	zheap_register_ddl();
 	MarkGUCPrefixReserved("zheap");
 
 	RegisterCustomRmgr(ZHEAP_RMGR_ID, (RmgrData *) &zheap_rmgr);

@@ -11,5 +11,6 @@
 
 /* called from _PG_init */
 extern void zheap_register_guard(void);
+extern void zheap_register_ddl(void);
 
 #endif							/* ZHEAP_GUARD_H */

@@ -358,7 +358,8 @@ zheap_visibility_find(ZReadContext *cx, Buffer buffer, Page page,
 	if (type == SNAPSHOT_HISTORIC_MVCC)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("logical decoding is not supported by access method zheap")));
+				 errmsg("table \"%s\" of access method zheap cannot be read by logical decoding",
+						RelationGetRelationName(cx->rel))));
 	if (type == SNAPSHOT_DIRTY)
 	{
 		snapshot->xmin = InvalidTransactionId;

@@ -114,6 +114,13 @@ zheap_scan_begin(Relation rel, Snapshot snapshot, int nkeys,
 {
 	ZScanDesc	scan;
 
+	/* not only where there are rows to be judged */
+	if (snapshot != NULL &&
+		snapshot->snapshot_type == SNAPSHOT_HISTORIC_MVCC)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("table \"%s\" of access method zheap cannot be read by logical decoding",
+						RelationGetRelationName(rel))));
 	RelationIncrementReferenceCount(rel);
 
 	scan = (ZScanDesc) palloc(sizeof(ZScanDescData));
