@@ -99,7 +99,8 @@ complain_of_index(ZCheck *check, IndexCheck *index, const char *what,
 {
 	zheap_check_page_complain(check,
 							  psprintf("index \"%s\": %s",
-									   RelationGetRelationName(index->rel), what),
+									   RelationGetRelationName(index->rel),
+									   what),
 							  expected);
 }
 

@@ -291,8 +291,27 @@ static const FlagName undo_flag_names[] = {
 	{ZUNDO_OLD_MASK, ZUNDO_OLD_IN_CHAIN, "old_in_chain"},
 	{ZUNDO_OLD_MASK, ZUNDO_OLD_LINK, "old_link"},
 	{ZUNDO_OLD_MASK, ZUNDO_OLD_ELSEWHERE, "old_elsewhere"},
-	{ZUNDO_KEY, ZUNDO_KEY, "key"}
+	{ZUNDO_PLAIN, ZUNDO_PLAIN, "plain"}
 };
+
+/* the flags' names; what two bits mean depends on the record's kind */
+static Datum
+undo_flags_to_array(const ZUndo *undo)
+{
+	Datum		more[2];
+	int			n = 0;
+
+	if (undo->kind == ZUNDO_INSERT_SET ? undo->flags & ZUNDO_KEPT_KEY :
+		undo->flags & ZUNDO_KEY)
+		more[n++] = CStringGetTextDatum(undo->kind == ZUNDO_INSERT_SET ?
+										"kept_key" : "key");
+	if (ZUndoHasJump(undo))
+		more[n++] = CStringGetTextDatum("jump");
+	else if (undo->kind == ZUNDO_DELETE && (undo->flags & ZUNDO_OPEN))
+		more[n++] = CStringGetTextDatum("open");
+	return PointerGetDatum(flags_to_array(undo->flags, undo_flag_names,
+										  lengthof(undo_flag_names), more, n));
+}
 
 static const char *
 undo_kind_name(uint8 kind)
@@ -365,7 +384,6 @@ zheap_undo_records(PG_FUNCTION_ARGS)
 		Datum		values[8];
 		bool		nulls[8] = {false};
 		bool		start;
-		Datum		jump;
 
 		CHECK_FOR_INTERRUPTS();
 		if (!undo_record_fetch(&reader, urp, writer, (BlockNumber) block,
@@ -373,16 +391,10 @@ zheap_undo_records(PG_FUNCTION_ARGS)
 			break;
 		zheap_undo_decode(rec, undo);
 		start = (undo->flags & ZUNDO_TENURE_START) != 0;
-		jump = CStringGetTextDatum("jump");
 
 		values[0] = urp_to_text(urp);
 		values[1] = CStringGetTextDatum(undo_kind_name(undo->kind));
-		values[2] = PointerGetDatum(flags_to_array(undo->flags,
-												   undo_flag_names,
-												   lengthof(undo_flag_names),
-												   &jump,
-												   ZUndoHasJump(undo) ? 1 :
-												   0));
+		values[2] = undo_flags_to_array(undo);
 		values[3] = Int16GetDatum(undo->offset);
 		values[4] = FxidGetDatum(writer);
 		values[5] = Int64GetDatum((int64) undo->cid);

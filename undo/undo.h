@@ -300,9 +300,6 @@ extern Relation undo_fake_relation(RelFileLocator locator, char persistence,
 								   Oid reloid);
 extern void undo_fake_relation_free(Relation rel);
 
-/* true if this file is going to be unlinked by the abort in progress (U13) */
-extern bool undo_apply_file_is_doomed(RelFileLocator locator);
-
 /* ----------------------------------------------------------------
  *	life cycle, called from _PG_init and the rmgr table of zheap_am.c
  * ----------------------------------------------------------------

@@ -125,8 +125,8 @@ undo_apply_page(Relation rel, BlockNumber block)
  * Only meaningful inside an abort callback; temporary files are never
  * included and needn't be.
  */
-bool
-undo_apply_file_is_doomed(RelFileLocator locator)
+static bool
+file_is_doomed(RelFileLocator locator)
 {
 	RelFileLocator *files = doomed_files;
 	int			nfiles = ndoomed;
@@ -344,7 +344,7 @@ apply_pages(const UndoTouchedPage *pages, int npages, bool temp,
 		if ((page->persistence == RELPERSISTENCE_TEMP) != temp)
 			continue;
 		/* the list has no temporary files, whose numbers may be others' */
-		if (!temp && undo_apply_file_is_doomed(page->locator))
+		if (!temp && file_is_doomed(page->locator))
 			continue;
 
 		if (!unlimited)

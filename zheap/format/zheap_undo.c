@@ -157,7 +157,7 @@ assert_encodable(const ZUndo *u)
 	Assert(ZUndoIsChange(u) || (u->flags & ZUNDO_OLD_MASK) == 0);
 	Assert((u->flags & ZUNDO_FAMILY) == 0 || (u->flags & ZUNDO_TENURE_START));
 	Assert((u->flags & ZUNDO_FAMILY) == 0 || u->prev_fxid != InvalidFxid);
-	Assert((u->flags & ZUNDO_OPEN) == 0 || is_open_delete(u) || is_jump(u));
+	Assert((u->flags & ZUNDO_OPEN_OR_JUMP) == 0 || is_open_delete(u) || is_jump(u));
 	Assert((u->flags & ZUNDO_PLAIN) == 0 || is_plain_change(u));
 	Assert((u->flags & ZUNDO_TENURE_START) == 0 ||
 		   (u->prev_fxid == InvalidFxid) == !UndoRecPtrIsValid(u->chain));
@@ -398,7 +398,7 @@ decode_common(Cursor *c, ZUndo *u)
 		undo_is_malformed(c->rec, "a family tenure follows no owner");
 	if (u->flags & ZUNDO_BASE)
 		get_link(c, u, &u->base_fxid, &u->base_urp);
-	if (((u->flags & ZUNDO_OPEN) && !is_open_delete(u) && !is_jump(u)) ||
+	if (((u->flags & ZUNDO_OPEN_OR_JUMP) && !is_open_delete(u) && !is_jump(u)) ||
 		((u->flags & ZUNDO_PLAIN) && !is_plain_change(u)))
 		undo_is_malformed(c->rec, "an open or plain change that can't be one");
 	if (has_old_header(u))

@@ -97,13 +97,14 @@
 #define ZUNDO_OLD_IN_CHAIN		0x08
 #define ZUNDO_OLD_LINK			0x10
 #define ZUNDO_OLD_ELSEWHERE		0x18
-#define ZUNDO_KEY				0x20	/* change of a key column, or delete */
+#define ZUNDO_KEY				0x20	/* UPDATE, DELETE, MOVE: of a key column */
 #define ZUNDO_KEPT_KEY			0x20	/* INSERT_SET: arrived by a move that
 										 * left the key columns alone */
 
 #define ZUNDO_PLAIN				0x40	/* UPDATE, DELETE: see above */
 #define ZUNDO_OPEN				0x80	/* DELETE, PLAIN too: see above */
 #define ZUNDO_JUMP				0x80	/* UPDATE: see above */
+#define ZUNDO_OPEN_OR_JUMP		0x80	/* whichever the kind makes it */
 
 #define ZUNDO_MAX_RANGES		16
 

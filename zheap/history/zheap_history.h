@@ -249,8 +249,8 @@ typedef struct ZTop
 	CommandId	cid;			/* if CURRENT */
 	uint8		kind;			/* ZUNDO_INSERT_*, UPDATE, DELETE, MOVE; 0
 								 * unknown */
-	bool		key_changed;	/* UPDATE touching key columns; DELETE, MOVE
-								 * with KEY */
+	bool		key_changed;	/* UPDATE, MOVE of key columns; DELETE */
+	bool		kept_key;		/* INSERT_SET: arrived by a move of others */
 	bool		ended;
 	bool		moved_partition;
 	ItemPointerData next;		/* MOVE */

@@ -714,7 +714,10 @@ zheap_visibility_top(ZReadContext *cx, Buffer buffer, Page page,
 	if (!found)
 		return;
 	top->kind = walk.undo.kind;
-	top->key_changed = (walk.undo.flags & ZUNDO_KEY) != 0;
+	if (top->kind == ZUNDO_INSERT_SET)
+		top->kept_key = (walk.undo.flags & ZUNDO_KEPT_KEY) != 0;
+	else
+		top->key_changed = (walk.undo.flags & ZUNDO_KEY) != 0;
 	if (top->status == ZXACT_CURRENT)
 		top->cid = walk.undo.cid;
 	if (top->kind == ZUNDO_MOVE)

@@ -50,8 +50,6 @@ typedef struct SpaceSearch
 	Size		want;			/* room that a page must have */
 	int			room_options;
 	bool		use_fsm;
-	Buffer		other;			/* pinned; locked together with the result */
-	BlockNumber other_block;
 	BulkInsertStateData *bistate;
 	Buffer	   *vmbuffer;
 } SpaceSearch;
@@ -103,28 +101,6 @@ read_block(const SpaceSearch *search, BlockNumber block, ReadBufferMode mode)
 	return buffer;
 }
 
-/* lock a page and the caller's other page in block order */
-static void
-lock_both(const SpaceSearch *search, Buffer buffer, BlockNumber block)
-{
-	Assert(block != search->other_block);
-
-	if (BufferIsValid(search->other) && search->other_block < block)
-		LockBuffer(search->other, BUFFER_LOCK_EXCLUSIVE);
-	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-	if (BufferIsValid(search->other) && search->other_block > block)
-		LockBuffer(search->other, BUFFER_LOCK_EXCLUSIVE);
-}
-
-static void
-unlock_both(const SpaceSearch *search, Buffer buffer)
-{
-	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-	if (BufferIsValid(search->other))
-		LockBuffer(search->other, BUFFER_LOCK_UNLOCK);
-	UNDO_POINT("space-released");
-}
-
 /*
  * The page has too little room: take back aborted changes, prune, spill, if
  * there is reason to believe that this frees enough.  Exclusive lock held and
@@ -156,8 +132,8 @@ reclaim_page(const SpaceSearch *search, Buffer buffer, const UndoHorizons *hz)
 
 /*
  * Lock a candidate and look.  With enough room it is returned pinned and
- * locked, other too, and the VM page is pinned if need be; else nothing is
- * left locked, and *room tells what it has.
+ * locked, and the VM page is pinned if need be; else nothing is left locked,
+ * and *room tells what it has.
  */
 static Buffer
 try_block(const SpaceSearch *search, BlockNumber block, Size *room)
@@ -168,15 +144,15 @@ try_block(const SpaceSearch *search, BlockNumber block, Size *room)
 
 	if (PageIsAllVisible(page))
 		visibilitymap_pin(search->rel, block, search->vmbuffer);
-	lock_both(search, buffer, block);
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 
 	/* no I/O on the map with the page locked: unlock, pin, look again */
 	while (PageIsAllVisible(page) &&
 		   !visibilitymap_pin_ok(block, *search->vmbuffer))
 	{
-		unlock_both(search, buffer);
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 		visibilitymap_pin(search->rel, block, search->vmbuffer);
-		lock_both(search, buffer, block);
+		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	}
 
 	if (!PageIsNew(page))
@@ -189,8 +165,8 @@ try_block(const SpaceSearch *search, BlockNumber block, Size *room)
 	if (*room >= search->want)
 		return buffer;
 
-	unlock_both(search, buffer);
-	ReleaseBuffer(buffer);
+	UnlockReleaseBuffer(buffer);
+	UNDO_POINT("space-released");
 	return InvalidBuffer;
 }
 
@@ -218,27 +194,6 @@ first_candidate(const SpaceSearch *search)
 	/* a small table has no map: its last page is worth a look */
 	nblocks = RelationGetNumberOfBlocks(search->rel);
 	return nblocks > 0 ? nblocks - 1 : InvalidBlockNumber;
-}
-
-/*
- * The candidate is other's own page, which is never the result.  Tell the map
- * what room it has, if that makes the map offer another one; else give up the
- * map for this search.  No lock held.
- */
-static BlockNumber
-skip_other(SpaceSearch *search)
-{
-	Size		room;
-
-	LockBuffer(search->other, BUFFER_LOCK_SHARE);
-	room = page_room(BufferGetPage(search->other));
-	LockBuffer(search->other, BUFFER_LOCK_UNLOCK);
-
-	if (search->use_fsm && room < search->want)
-		return RecordAndGetPageWithFreeSpace(search->rel, search->other_block,
-											 room, search->want);
-	search->use_fsm = false;
-	return InvalidBlockNumber;
 }
 
 /* ----------------------------------------------------------------
@@ -275,9 +230,9 @@ add_pages_for_waiters(const SpaceSearch *search)
 }
 
 /*
- * Make the table longer.  Returns a new page pinned and locked, other too.
- * Or, nothing locked, Invalid: then *candidate is what somebody else added
- * meanwhile, or Invalid if the new page was lost to somebody else: try again.
+ * Make the table longer.  Returns a new page pinned and locked.  Or, nothing
+ * locked, Invalid: then *candidate is a page that another backend added
+ * meanwhile.
  */
 static Buffer
 extend_table(const SpaceSearch *search, BlockNumber *candidate)
@@ -315,30 +270,11 @@ extend_table(const SpaceSearch *search, BlockNumber *candidate)
 				 errmsg("block %u of relation \"%s\" isn't empty although the file was just extended by it",
 						BufferGetBlockNumber(buffer),
 						RelationGetRelationName(search->rel))));
-
-	/* other has the lower number: wait for it only without the new page */
-	if (BufferIsValid(search->other) &&
-		!ConditionalLockBuffer(search->other))
-	{
-		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-		LockBuffer(search->other, BUFFER_LOCK_EXCLUSIVE);
-		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-		if (!PageIsNew(page))
-		{
-			unlock_both(search, buffer);
-			ReleaseBuffer(buffer);
-			return InvalidBuffer;
-		}
-	}
 	return buffer;
 }
 
-/*
- * See zheap.h.  On entry other, if given, is exclusively locked; it is given
- * up at once because everything here may wait.
- */
 Buffer
-zheap_space_find_page(Relation rel, Size len, Buffer other, int options,
+zheap_space_find_page(Relation rel, Size len, int options,
 					  struct BulkInsertStateData *bistate,
 					  Buffer *vmbuffer)
 {
@@ -358,16 +294,9 @@ zheap_space_find_page(Relation rel, Size len, Buffer other, int options,
 		search.want = len + save;
 	search.room_options = force_new ? 0 : zheap_make_room_options(rel);
 	search.use_fsm = !force_new && (options & HEAP_INSERT_SKIP_FSM) == 0;
-	search.other = other;
-	search.other_block = InvalidBlockNumber;
 	search.bistate = bistate;
 	search.vmbuffer = vmbuffer;
 
-	if (BufferIsValid(other))
-	{
-		search.other_block = BufferGetBlockNumber(other);
-		LockBuffer(other, BUFFER_LOCK_UNLOCK);
-	}
 	if (!force_new)
 		candidate = first_candidate(&search);
 
@@ -379,11 +308,6 @@ zheap_space_find_page(Relation rel, Size len, Buffer other, int options,
 
 		if (candidate == InvalidBlockNumber)
 			buffer = extend_table(&search, &candidate);
-		else if (candidate == search.other_block)
-		{
-			candidate = skip_other(&search);
-			continue;
-		}
 		else
 		{
 			Size		room;
@@ -401,13 +325,6 @@ zheap_space_find_page(Relation rel, Size len, Buffer other, int options,
 			return buffer;
 		}
 	}
-}
-
-/* Tell the free space map; any lock on the page, or none on a copy. */
-void
-zheap_space_record(Relation rel, BlockNumber block, Page page)
-{
-	RecordPageWithFreeSpace(rel, block, zheap_fsm_room(page_room(page)));
 }
 
 void

@@ -130,13 +130,10 @@ struct BulkInsertStateData;
 
 /*
  * A page with room for len more bytes (tuple; its line pointer is counted
- * here), pinned and exclusively locked.  other: Invalid, or a page of the
- * table that the caller has locked exclusively; it is unlocked during the
- * search and locked again in block order, so the caller always rechecks it
- * (its all-visible flag too).  Never returns other's own page: try that
- * first.  New pages are left PageIsNew (Z29).  ERROR 53100 when the disk is
- * full.  *vmbuffer (Invalid or a pin of the VM) holds the right pin if the
- * page is marked all-visible; its pin stays the caller's.
+ * here), pinned and exclusively locked.  No page may be locked by the caller.
+ * New pages are left PageIsNew (Z29).  ERROR 53100 when the disk is full.
+ * *vmbuffer (Invalid or a pin of the VM) holds the right pin if the page is
+ * marked all-visible; its pin stays the caller's.
  */
 #define ZHEAP_INSERT_NEW_PAGE	0x4000	/* option: extend, don't search */
 
@@ -163,13 +160,10 @@ zheap_fsm_room(Size room)
 	return room >= ZHEAP_MAX_TUPLE_SIZE ? MaxHeapTupleSize : room;
 }
 
-extern Buffer zheap_space_find_page(Relation rel, Size len, Buffer other,
+extern Buffer zheap_space_find_page(Relation rel, Size len,
 									int options,
 									struct BulkInsertStateData *bistate,
 									Buffer *vmbuffer);
-
-/* record free space of a page in the FSM */
-extern void zheap_space_record(Relation rel, BlockNumber block, Page page);
 
 /*
  * Clear the page's all-visible state as part of a change: vm_prepare before

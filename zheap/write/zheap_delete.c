@@ -204,8 +204,8 @@ zheap_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
 	/* find and wait */
 	zheap_row_begin(&w, rel, tid, cid, snapshot, crosscheck);
 	w.mode = LockTupleExclusive;
-	w.wait = wait;
-	w.need_vm = true;
+	w.wish.wait = wait;
+	w.wish.vm = true;
 	w.oper = XLTW_Delete;
 	result = zheap_row_take(&w);
 	if (result != TM_Ok)

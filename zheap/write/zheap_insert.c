@@ -231,7 +231,7 @@ find_page(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
 		/* horizons first: they judge what the page lock will show (Z16) */
 		zheap_visibility_begin(&step->cx, op->rel, NULL);
 		step->buffer = zheap_space_find_page(op->rel, tuples[0]->len,
-											 InvalidBuffer, op->options,
+											 op->options,
 											 op->bistate, &op->vmbuffer);
 		step->page = BufferGetPage(step->buffer);
 		step->block = BufferGetBlockNumber(step->buffer);

@@ -132,7 +132,7 @@ row_judge_own(ZRowWrite *w, TM_Result *result)
 		if (insert)
 			return row_refuse(w, TM_Invisible, result);
 		/* ON CONFLICT meets its own work: "a second time" */
-		if (w->from_dirty && !top->ended)
+		if (w->found.dirty && !top->ended)
 			return row_refuse(w, TM_Invisible, result);
 		return row_refuse(w, TM_SelfModified, result);
 	}
@@ -184,7 +184,7 @@ row_judge_below(ZRowWrite *w, TM_Result *result)
 	}
 	else
 	{
-		w->moved_on = w->top.ended;
+		w->found.moved_on = w->top.ended;
 		w->image_writer = v->writer;
 		w->image_cid = v->own ? v->cid : InvalidCommandId;
 		w->image_len = v->len;
@@ -242,7 +242,7 @@ row_judge_later(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 {
 	const ZTop *top = &w->top;
 
-	Assert(w->lock_only && w->mode == LockTupleKeyShare);
+	Assert(w->wish.lock_only && w->mode == LockTupleKeyShare);
 	if (!top->exists)
 		return row_refuse(w, TM_Invisible, result);
 
@@ -253,12 +253,12 @@ row_judge_later(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 
 		case ZXACT_CURRENT:
 			/* so are all that follow */
-			w->held = true;
+			w->found.lock_suffices = true;
 			return ROW_TAKEN;
 
 		case ZXACT_RUNNING:
 			if (row_top_is_kept_move(top))
-				w->moved_on = true;
+				w->found.moved_on = true;
 			else if (top->ended ||
 					 (top->kind == ZUNDO_UPDATE && top->key_changed))
 			{
@@ -272,7 +272,7 @@ row_judge_later(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 			break;
 	}
 	if (row_top_is_kept_move(top))
-		w->moved_on = true;
+		w->found.moved_on = true;
 	else if (top->ended)
 		return row_refuse(w, row_ended_result(top), result);
 	return ROW_TAKEN;
@@ -298,7 +298,7 @@ row_judge_version(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 		case ZXACT_RUNNING:
 			if (row_top_is_insert(w))
 				return row_refuse(w, TM_Invisible, result);
-			if (w->lock_only && w->mode == LockTupleKeyShare &&
+			if (w->wish.lock_only && w->mode == LockTupleKeyShare &&
 				((top->kind == ZUNDO_UPDATE && !top->key_changed) ||
 				 row_top_is_kept_move(top)))
 				return row_judge_below(w, result);
@@ -317,7 +317,7 @@ row_judge_version(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 
 	if (top->ended)
 	{
-		if (w->lock_only && w->mode == LockTupleKeyShare &&
+		if (w->wish.lock_only && w->mode == LockTupleKeyShare &&
 			w->meant == ZMEANT_SNAPSHOT && row_top_is_kept_move(top) &&
 			top->writer != w->waited_for &&
 			!zheap_row_take_visible(w->snapshot, top->writer, false,
@@ -329,7 +329,7 @@ row_judge_version(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 					  top->writer, false, InvalidCommandId,
 					  row_top_is_insert(w)))
 	{
-		if (w->lock_only && w->mode == LockTupleKeyShare &&
+		if (w->wish.lock_only && w->mode == LockTupleKeyShare &&
 			w->meant == ZMEANT_SNAPSHOT && top->writer != w->waited_for)
 			return row_judge_below(w, result);
 		return row_refuse(w, TM_Updated, result);
@@ -394,7 +394,7 @@ row_wants_origins(const ZRowWrite *w)
 	const ZOrigins *o = &w->origins;
 
 	return o->n > 0 && !(o->known && o->want == w->mode) &&
-		(!w->lock_only || w->mode == LockTupleExclusive);
+		(!w->wish.lock_only || w->mode == LockTupleExclusive);
 }
 
 /*
@@ -415,7 +415,7 @@ row_is_held(const ZRowWrite *w)
 		return false;
 	if (row_top_is_insert(w))
 		return w->mode <= LockTupleNoKeyExclusive ||
-			!(top->kind == ZUNDO_INSERT_SET && top->key_changed);
+			!top->kept_key;
 	return top->kind == ZUNDO_UPDATE &&
 		(w->mode <= LockTupleNoKeyExclusive || top->key_changed);
 }
@@ -493,8 +493,8 @@ row_look(ZRowWrite *w, TM_Result *result)
 	ItemId		lp;
 	const char *tuple;
 
-	w->moved_on = false;
-	w->held = false;
+	w->found.moved_on = false;
+	w->found.lock_suffices = false;
 	w->choice.id = 0;
 	memset(&w->top, 0, sizeof(w->top));
 	memset(&w->failure, 0, sizeof(w->failure));
@@ -544,10 +544,10 @@ row_reserve(ZRowWrite *w, Fxid *wait_for)
 			return ROW_AGAIN;
 		case ZRESERVE_WAIT:
 			w->choice.id = 0;
-			if (!w->lock_only)
+			if (!w->wish.lock_only)
 				return ROW_WAIT_XACT_SLOT;
-			w->want_overflow = true;
-			return w->has_overflow && w->overflow_mode >= w->mode ?
+			w->found.no_xact_slot = true;
+			return w->held.overflow && w->held.overflow_mode >= w->mode ?
 				ROW_TAKEN : ROW_GET_TAG;
 		case ZRESERVE_OK:
 			break;
@@ -576,7 +576,7 @@ row_try(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 	if (w->decide != NULL && w->top.exists)
 		w->decide(w, w->decide_arg);
 
-	if (w->later)
+	if (w->wish.later)
 		step = row_judge_later(w, result, wait_for);
 	else
 		step = row_judge_version(w, result, wait_for);
@@ -589,12 +589,12 @@ row_try(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 			return ROW_AGAIN;
 		return row_wants_origins(w) ? ROW_SCAN_ORIGINS : ROW_WAIT;
 	}
-	if (step != ROW_TAKEN || w->held)
+	if (step != ROW_TAKEN || w->found.lock_suffices)
 		return step;
 	step = row_judge_lockers(w, wait_for);
 	if (step == ROW_AGAIN)
 		return step;
-	if (row_wants_origins(w) && !(w->lock_only && row_is_held(w)))
+	if (row_wants_origins(w) && !(w->wish.lock_only && row_is_held(w)))
 		return ROW_SCAN_ORIGINS;
 	if (step != ROW_TAKEN)
 		return step;
@@ -610,22 +610,22 @@ row_try(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 								w->top.status == ZXACT_CURRENT, w->top.cid))
 		return row_refuse(w, TM_Updated, result);
 
-	if (w->lock_only && row_is_held(w))
+	if (w->wish.lock_only && row_is_held(w))
 	{
-		w->held = true;
+		w->found.lock_suffices = true;
 		return ROW_TAKEN;
 	}
-	if (w->moved_on && w->top.status == ZXACT_COMMITTED)
+	if (w->found.moved_on && w->top.status == ZXACT_COMMITTED)
 	{
 		/* here, nobody will ever want it again */
-		w->held = true;
+		w->found.lock_suffices = true;
 		return ROW_TAKEN;
 	}
 
 	/* lockers that got no xact slot hold the tag */
-	overflow_mode = w->alone ? LockTupleExclusive : w->mode;
+	overflow_mode = w->wish.alone ? LockTupleExclusive : w->mode;
 	if ((w->header.flags2 & ZH_HW_LOCKED) &&
-		!(w->has_overflow && w->overflow_mode >= overflow_mode))
+		!(w->held.overflow && w->held.overflow_mode >= overflow_mode))
 		return ROW_GET_TAG;
 
 	return row_reserve(w, wait_for);

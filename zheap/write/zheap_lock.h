@@ -60,6 +60,39 @@ typedef struct ZOrigins
 	Fxid		conflict;
 } ZOrigins;
 
+/* what the caller of a row write wants */
+typedef struct ZRowWish
+{
+	bool		wait;			/* false: TM_BeingModified instead of waiting */
+	bool		lock_only;		/* a lock; else a change of the row */
+	bool		alone;			/* no holder of the overflow lock may be left */
+	bool		later;			/* a later version of a row that is being
+								 * locked FOR KEY SHARE below a move */
+	bool		vm;				/* the page's all-visible bit may be cleared */
+} ZRowWish;
+
+/* what was found out about the row, and decided */
+typedef struct ZRowFound
+{
+	bool		dirty;			/* the TID was tagged DIRTY */
+	bool		moved_on;		/* KEY SHARE below a move: top.next must be
+								 * locked too, before this */
+	bool		lock_suffices;	/* the transaction holds a lock or change that
+								 * is enough */
+	bool		no_xact_slot;	/* for this lock: take the overflow lock */
+} ZRowFound;
+
+/* what the backend holds, to be given back */
+typedef struct ZRowHeld
+{
+	bool		pages;			/* the content locks */
+	bool		context;		/* cx is open */
+	bool		queue;			/* the heavyweight tuple lock, ... */
+	LockTupleMode queue_mode;
+	bool		overflow;		/* the overflow lock (HW_LOCKED), ... */
+	LockTupleMode overflow_mode;
+} ZRowHeld;
+
 typedef struct ZRowWrite
 {
 	/* the caller's wish */
@@ -69,12 +102,7 @@ typedef struct ZRowWrite
 	CommandId	cid;
 	LockTupleMode mode;			/* strength needed; decide() may change it */
 	LockWaitPolicy policy;
-	bool		wait;			/* false: TM_BeingModified instead of waiting */
-	bool		lock_only;		/* a lock; else a change of the row */
-	bool		alone;			/* no holder of the overflow lock may be left */
-	bool		later;			/* a later version of a row that is being
-								 * locked FOR KEY SHARE below a move */
-	bool		need_vm;		/* the page's all-visible bit may be cleared */
+	ZRowWish	wish;
 	XLTW_Oper	oper;
 	/* called with image and top known, before lockers are judged; or NULL */
 	void		(*decide) (struct ZRowWrite *w, void *arg);
@@ -85,36 +113,27 @@ typedef struct ZRowWrite
 	BlockNumber block;
 	OffsetNumber off;
 	ZMeant		meant;
-	bool		from_dirty;		/* the TID was tagged DIRTY */
-	Fxid		dirty_writer;
+	Fxid		dirty_writer;	/* what the DIRTY fetch found */
 	CommandId	dirty_cid;
 
 	/* resources */
-	Fxid		fxid;			/* mine */
+	Fxid		fxid;			/* of the own transaction */
 	Buffer		buffer;
 	Buffer		vmbuffer;
 	Buffer		newbuf;			/* a move's other page, locked along; or
 								 * Invalid */
 	Buffer		newvm;
-	bool		locked;
-	bool		reading;		/* cx is open */
 	ZReadContext cx;
-	bool		queued;			/* I hold the heavyweight tuple lock ... */
-	LockTupleMode queue_mode;
-	bool		has_overflow;	/* I hold the overflow lock (HW_LOCKED) ... */
-	LockTupleMode overflow_mode;
-	bool		want_overflow;	/* no xact slot for this lock: use that tag */
-	bool		held;			/* I hold a lock or change that is enough */
+	ZRowHeld	held;
 	Fxid		waited_for;		/* the last transaction waited for */
 
 	/* found under the page lock */
+	ZRowFound	found;
 	Page		page;
 	ZTop		top;
 	ZTupleHeader header;		/* after normalising dead lock state */
 	ZLockers	lockers;		/* of this TID */
 	ZOrigins	origins;
-	bool		moved_on;		/* KEY SHARE below a move: top.next must be
-								 * locked too, before this */
 	Fxid		image_writer;	/* identity of image */
 	CommandId	image_cid;
 	uint16		image_len;
@@ -171,7 +190,6 @@ extern UndoRecPtr zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 extern void zheap_row_write_lock(ZRowWrite *w);
 
 /* zheap_lockers.c */
-extern bool zheap_lockers_modes_conflict(LockTupleMode a, LockTupleMode b);
 extern bool zheap_lockers_find(ZReadContext *cx, Page page, BlockNumber block,
 							   OffsetNumber off, LockTupleMode want,
 							   const ZOrigin *origin, ZLockers *lockers);

@@ -30,8 +30,8 @@
 #include "zheap/write/zheap_lock.h"
 
 /* do two modes exclude each other; the relation is monotonous in both */
-bool
-zheap_lockers_modes_conflict(LockTupleMode a, LockTupleMode b)
+static bool
+modes_conflict(LockTupleMode a, LockTupleMode b)
 {
 	switch (a)
 	{
@@ -68,7 +68,7 @@ note_lock(ZLockers *lockers, LockTupleMode want, Fxid fxid, bool own,
 	lockers->foreign_live = true;
 	lockers->newest = Max(lockers->newest, fxid);
 	if (lockers->conflict == InvalidFxid &&
-		zheap_lockers_modes_conflict(want, mode))
+		modes_conflict(want, mode))
 		lockers->conflict = fxid;
 }
 

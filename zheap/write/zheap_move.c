@@ -165,8 +165,10 @@ zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
 	m->head.offset[0] = w->off;
 	m->head.offset[1] = plan->new_off;
 	m->coded_len = zheap_xlog_insert_code_row(m->newpage,
-											  same ? w->off : plan->new_off - 1,
-											  plan->body, plan->bodylen, m->coded);
+											  same ? w->off : plan->new_off -
+											  1,
+											  plan->body, plan->bodylen,
+											  m->coded);
 	m->head.flags |= (same ? ZMOVE_SAME_PAGE : 0) |
 		(m->init ? ZMOVE_INIT_PAGE : 0) |
 		(m->coded_len > 0 ? ZMOVE_CODED : 0);

@@ -134,7 +134,7 @@ zheap_row_begin(ZRowWrite *w, Relation rel, const ItemPointerData *tid,
 	w->cid = cid;
 	w->mode = LockTupleExclusive;
 	w->policy = LockWaitBlock;
-	w->wait = true;
+	w->wish.wait = true;
 	w->oper = XLTW_Update;
 	w->choice.id = 0;
 
@@ -146,7 +146,7 @@ zheap_row_begin(ZRowWrite *w, Relation rel, const ItemPointerData *tid,
 		w->meant = ZMEANT_TOP;
 	else if (tag & ZTID_DIRTY)
 	{
-		w->from_dirty = true;
+		w->found.dirty = true;
 		w->meant = ZMEANT_DIRTY;
 		if (!zheap_dirty_found_get(RelationGetRelid(rel), tid,
 								   &w->dirty_writer, &w->dirty_cid))
@@ -171,7 +171,7 @@ zheap_row_begin(ZRowWrite *w, Relation rel, const ItemPointerData *tid,
 static void
 row_pin_vm(ZRowWrite *w)
 {
-	if (w->need_vm && PageIsAllVisible(BufferGetPage(w->buffer)))
+	if (w->wish.vm && PageIsAllVisible(BufferGetPage(w->buffer)))
 		visibilitymap_pin(w->rel, w->block, &w->vmbuffer);
 	if (BufferIsValid(w->newbuf) &&
 		PageIsAllVisible(BufferGetPage(w->newbuf)))
@@ -181,7 +181,7 @@ row_pin_vm(ZRowWrite *w)
 static bool
 row_vm_pinned(ZRowWrite *w)
 {
-	if (w->need_vm && PageIsAllVisible(BufferGetPage(w->buffer)) &&
+	if (w->wish.vm && PageIsAllVisible(BufferGetPage(w->buffer)) &&
 		!visibilitymap_pin_ok(w->block, w->vmbuffer))
 		return false;
 	return !(BufferIsValid(w->newbuf) &&
@@ -220,12 +220,12 @@ row_unlock_buffers(ZRowWrite *w)
 void
 zheap_row_lock(ZRowWrite *w)
 {
-	Assert(!w->locked && !w->reading);
+	Assert(!w->held.pages && !w->held.context);
 
 	if (!BufferIsValid(w->buffer))
 		w->buffer = zheap_buffer_read(w->rel, w->block);
 	zheap_visibility_begin(&w->cx, w->rel, w->snapshot);
-	w->reading = true;
+	w->held.context = true;
 
 	row_pin_vm(w);
 	row_lock_buffers(w);
@@ -235,7 +235,7 @@ zheap_row_lock(ZRowWrite *w)
 		row_pin_vm(w);
 		row_lock_buffers(w);
 	}
-	w->locked = true;
+	w->held.pages = true;
 	w->page = BufferGetPage(w->buffer);
 }
 
@@ -243,12 +243,12 @@ zheap_row_lock(ZRowWrite *w)
 void
 zheap_row_unlock(ZRowWrite *w)
 {
-	if (w->locked)
+	if (w->held.pages)
 		row_unlock_buffers(w);
-	w->locked = false;
-	if (w->reading)
+	w->held.pages = false;
+	if (w->held.context)
 		zheap_visibility_end(&w->cx);
-	w->reading = false;
+	w->held.context = false;
 }
 
 static void
@@ -268,9 +268,9 @@ row_release_pins(ZRowWrite *w)
 static void
 row_leave_queue(ZRowWrite *w)
 {
-	if (w->queued)
-		UnlockTuple(w->rel, &w->tid, heavy_mode[w->queue_mode]);
-	w->queued = false;
+	if (w->held.queue)
+		UnlockTuple(w->rel, &w->tid, heavy_mode[w->held.queue_mode]);
+	w->held.queue = false;
 }
 
 /*
@@ -309,7 +309,7 @@ row_queue(ZRowWrite *w)
 {
 	LOCKMODE	heavy = heavy_mode[w->mode];
 
-	if (w->queued || w->lockers.own_live || w->origins.own_live ||
+	if (w->held.queue || w->lockers.own_live || w->origins.own_live ||
 		w->top.status == ZXACT_CURRENT)
 		return true;
 
@@ -322,8 +322,8 @@ row_queue(ZRowWrite *w)
 			row_not_available(w);
 		return false;
 	}
-	w->queued = true;
-	w->queue_mode = w->mode;
+	w->held.queue = true;
+	w->held.queue_mode = w->mode;
 	return true;
 }
 
@@ -343,7 +343,7 @@ zheap_row_wait_for(ZRowWrite *w, Fxid fxid)
 	w->failure.xmax = xid;
 	w->failure.cmax = InvalidCommandId;
 
-	if (!w->wait)
+	if (!w->wish.wait)
 		return TM_BeingModified;
 	if (!row_queue(w))
 		return TM_WouldBlock;
@@ -375,7 +375,7 @@ zheap_row_wait_xact_slot(ZRowWrite *w, Fxid fxid)
 TM_Result
 zheap_row_take_overflow_lock(ZRowWrite *w)
 {
-	LockTupleMode mode = w->alone ? LockTupleExclusive : w->mode;
+	LockTupleMode mode = w->wish.alone ? LockTupleExclusive : w->mode;
 	LOCKTAG		tag;
 
 	zheap_row_unlock(w);
@@ -393,7 +393,7 @@ zheap_row_take_overflow_lock(ZRowWrite *w)
 			row_not_available(w);
 		return TM_WouldBlock;
 	}
-	w->has_overflow = true;
-	w->overflow_mode = mode;
+	w->held.overflow = true;
+	w->held.overflow_mode = mode;
 	return TM_Ok;
 }

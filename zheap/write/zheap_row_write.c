@@ -41,7 +41,7 @@ void
 zheap_row_describe(ZRowWrite *w, uint8 kind, bool key, ZUndo *u,
 				   ZTupleHeader *header)
 {
-	Assert(w->locked && w->choice.id != 0);
+	Assert(w->held.pages && w->choice.id != 0);
 
 	memset(u, 0, offsetof(ZUndo, first));
 	ItemPointerSetInvalid(&u->tid);
@@ -117,7 +117,7 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	char		packed[ZCHANGE_MAX_HEAD];
 	uint16		packed_len;
 
-	Assert(w->locked && w->choice.id != 0);
+	Assert(w->held.pages && w->choice.id != 0);
 	Assert((info == XLOG_ZHEAP_UPDATE) == (tuple != NULL));
 	Assert(u != NULL || w->choice.tenure == ZTENURE_CONTINUE);
 
@@ -223,7 +223,7 @@ row_mark_overflow(ZRowWrite *w)
 	char	   *tuple;
 	int			mode;
 
-	Assert(w->has_overflow);
+	Assert(w->held.overflow);
 	work = zheap_delta_begin(&delta, w->rel, w->buffer);
 	tuple = (char *) work + ItemIdGetOffset(PageGetItemId(work, w->off));
 	zheap_header_get(tuple, &h);
@@ -252,7 +252,7 @@ zheap_row_write_lock(ZRowWrite *w)
 		0;
 	ZUndo		u;
 
-	if (w->held)
+	if (w->found.lock_suffices)
 		return;
 	if (w->choice.id == 0)
 	{

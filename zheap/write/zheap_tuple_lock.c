@@ -66,9 +66,9 @@ lock_follow(ZRowWrite *w)
 	w->block = ItemPointerGetBlockNumber(&next);
 	w->off = ItemPointerGetOffsetNumber(&next);
 	w->meant = ZMEANT_TOP;
-	w->from_dirty = false;
-	w->has_overflow = false;
-	w->want_overflow = false;
+	w->found.dirty = false;
+	w->held.overflow = false;
+	w->found.no_xact_slot = false;
 	return true;
 }
 
@@ -91,12 +91,12 @@ lock_later(ZRowWrite *w, const ItemPointerData *tid)
 	TM_Result	result;
 
 	zheap_row_begin(next, w->rel, tid, w->cid, w->snapshot, InvalidSnapshot);
-	next->lock_only = true;
-	next->later = true;
+	next->wish.lock_only = true;
+	next->wish.later = true;
 	next->meant = ZMEANT_TOP;
 	next->mode = w->mode;
 	next->policy = w->policy;
-	next->wait = w->wait;
+	next->wish.wait = w->wish.wait;
 	next->oper = XLTW_LockUpdated;
 
 	result = lock_take(next);
@@ -132,7 +132,7 @@ lock_take(ZRowWrite *w)
 	{
 		TM_Result	result = zheap_row_take(w);
 
-		if (result != TM_Ok || !w->moved_on)
+		if (result != TM_Ok || !w->found.moved_on)
 			return result;
 
 		if (mover == w->top.writer && ItemPointerEquals(&next, &w->top.next))
@@ -194,7 +194,7 @@ zheap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
 
 	UNDO_IDLE_POINT("lock-row");
 	zheap_row_begin(w, rel, &orig, cid, snapshot, InvalidSnapshot);
-	w->lock_only = true;
+	w->wish.lock_only = true;
 	w->mode = mode;
 	w->policy = wait_policy;
 	w->oper = XLTW_Lock;

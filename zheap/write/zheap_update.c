@@ -117,7 +117,8 @@ update_decide(ZRowWrite *w, void *arg)
 			zheap_tuple_has_external(w->image);
 		changed = zheap_tuple_changed_attrs(plan->rel, plan->all_attrs,
 											w->image, w->image_len,
-											plan->tuple->data, plan->tuple->len);
+											plan->tuple->data,
+											plan->tuple->len);
 		plan->index_changed = !bms_is_empty(changed);
 		plan->key_changed = bms_overlap(changed, plan->key_attrs);
 		bms_free(changed);
@@ -149,7 +150,8 @@ update_lock_and_toast(ZRowWrite *w, ZUpdatePlan *plan)
 	oldslot = MakeSingleTupleTableSlot(RelationGetDescr(plan->rel),
 									   &TTSOpsZHeapTuple);
 	zheap_tuple_slot_store(oldslot, RelationGetRelid(plan->rel), &w->tid,
-						   w->image, w->image_len, w->image_writer, w->image_cid);
+						   w->image, w->image_len, w->image_writer,
+						   w->image_cid);
 	if (plan->tuple != NULL)
 		pfree(plan->tuple);
 	plan->tuple =
@@ -388,7 +390,7 @@ update_find_home(ZRowWrite *w, ZUpdatePlan *plan)
 
 	zheap_row_unlock(w);
 	buffer = zheap_space_find_page(plan->rel, plan->bodylen,
-								   InvalidBuffer, 0, NULL, &w->newvm);
+								   0, NULL, &w->newvm);
 	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	if (BufferGetBlockNumber(buffer) == w->block)
 		ReleaseBuffer(buffer);	/* the old page has room by now */
@@ -448,9 +450,9 @@ static UpdateStep
 update_try_move(ZRowWrite *w, ZUpdatePlan *plan, Fxid *wait_for)
 {
 	/* only moves clear the page's all-visible bit: the map wasn't pinned yet */
-	if (!w->need_vm)
+	if (!w->wish.vm)
 	{
-		w->need_vm = true;
+		w->wish.vm = true;
 		if (PageIsAllVisible(w->page))
 		{
 			zheap_row_unlock(w);
@@ -458,9 +460,9 @@ update_try_move(ZRowWrite *w, ZUpdatePlan *plan, Fxid *wait_for)
 		}
 	}
 	/* holders of the overflow lock can't be named: wait for them */
-	if ((w->header.flags2 & ZH_HW_LOCKED) && !w->alone)
+	if ((w->header.flags2 & ZH_HW_LOCKED) && !w->wish.alone)
 	{
-		w->alone = true;
+		w->wish.alone = true;
 		zheap_row_unlock(w);
 		return UPDATE_AGAIN;
 	}
@@ -571,8 +573,8 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	/* find and wait */
 	zheap_row_begin(w, rel, otid, cid, snapshot, crosscheck);
 	w->mode = LockTupleNoKeyExclusive;
-	w->wait = wait;
-	w->need_vm = false;
+	w->wish.wait = wait;
+	w->wish.vm = false;
 	w->oper = XLTW_Update;
 	w->decide = update_decide;
 	w->decide_arg = &plan;
@@ -596,7 +598,8 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 		if (TTS_IS_ZHEAP(slot))
 		{
 			zheap_tuple_slot_store(slot, RelationGetRelid(rel), &newtid,
-								   plan.tuple->data, plan.tuple->len, w->fxid, cid);
+								   plan.tuple->data, plan.tuple->len, w->fxid,
+								   cid);
 			if (was_locked || w->lockers.own_live)
 				zheap_tuple_slot_set_was_locked(slot);
 		}

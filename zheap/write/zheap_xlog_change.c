@@ -220,8 +220,10 @@ change_redo_arrival(XLogReaderState *record, const ZMoveHead *head, Page page,
 	}
 	if (data == NULL || !zheap_page_is_valid(page) ||
 		!zheap_xlog_insert_decode_row(page,
-									  same ? head->offset[0] : head->offset[1] - 1,
-									  data, size, head->xact_slot[1], row, len))
+									  same ? head->offset[0] :
+									  head->offset[1] - 1,
+									  data, size, head->xact_slot[1], row,
+									  len))
 		change_redo_failed(block, head->offset[1]);
 	return row;
 }
@@ -285,7 +287,8 @@ change_redo_header(Page page, const ZChangeHead *head, ZTupleHeader *header)
 	if (head->flags & ZCHANGE_SAME_NATTS)
 	{
 		zheap_header_get((char *) PageGetItem(page,
-											  PageGetItemId(page, head->offset)),
+											  PageGetItemId(page,
+															head->offset)),
 						 &present);
 		header->natts_flags1 = present.natts_flags1;
 	}

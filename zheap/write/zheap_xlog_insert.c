@@ -538,7 +538,8 @@ zheap_xlog_insert_redo(XLogReaderState *record)
 	XLogRecGetBlockTag(record, 0, NULL, NULL, &block);
 	change.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
 	zheap_delta_redo_conflict(record,
-							  zheap_conflict_unpack(change.fxid, head.conflict));
+							  zheap_conflict_unpack(change.fxid,
+													head.conflict));
 
 	change.urp = InvalidUndoRecPtr;
 	if (head.flags & ZINSERT_HAS_UNDO)

@@ -109,7 +109,8 @@ extern bool zheap_xlog_insert_apply(Page page, const ZInsertChange *change);
 #define ZCODED_ROW_SIZE		256
 
 extern uint16 zheap_xlog_insert_code_row(Page page, OffsetNumber before,
-										 const char *tuple, uint16 len, char *buf);
+										 const char *tuple, uint16 len,
+										 char *buf);
 
 /* back, its second flags 0; to has BLCKSZ bytes; false if malformed */
 extern bool zheap_xlog_insert_decode_row(Page page, OffsetNumber before,
