@@ -25,6 +25,7 @@ OBJS = \
 	undo/undo_shmem.o \
 	undo/undo_files.o \
 	undo/undo_log.o \
+	undo/undo_frozen.o \
 	undo/undo_redo.o \
 	undo/undo_holders.o \
 	undo/undo_record.o \

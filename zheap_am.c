@@ -179,7 +179,10 @@ _PG_init(void)
 
 /*
  * Our pages hold 64-bit xids and no multixacts, so that there is nothing to
- * freeze and nothing that vacuum must come for (both results invalid).
+ * freeze.  But the commit log is asked for writers from U on, and relfrozenxid
+ * is what keeps core from cutting it.  In a new file no xid will be older than
+ * the transaction that makes it, so heap's choice is right even while U lags
+ * behind it.
  */
 static void
 zheap_set_new_filenode(Relation rel, const RelFileLocator *newlocator,
@@ -202,7 +205,6 @@ zheap_set_new_filenode(Relation rel, const RelFileLocator *newlocator,
 	GetHeapamTableAmRoutine()->relation_set_new_filenode(rel, newlocator,
 														 persistence,
 														 freeze_xid, minmulti);
-	*freeze_xid = InvalidTransactionId;
 	*minmulti = InvalidMultiXactId;
 }
 

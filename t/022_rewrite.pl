@@ -177,13 +177,18 @@ CLUSTER r USING r_pkey; UPDATE r SET k = k - 1 WHERE id % 5 = 0; $look; PREPARE 
 	check_tables($node, "$how PREPARED");
 }
 
-# --- relfrozenxid: valid with a toast table, because the toast table shares it
+# --- relfrozenxid, which a toast table shares
 my $age = q{SELECT c.relname = 'r', c.relfrozenxid <> '0' AND age(c.relfrozenxid) < 1000 FROM pg_class c
 	WHERE oid IN ('r'::regclass, (SELECT reltoastrelid FROM pg_class WHERE oid = 'r'::regclass)) ORDER BY 1};
 is($node->safe_psql('postgres', $age), "f|t\nt|t", 'relfrozenxid of table and toast table');
-is($node->safe_psql('postgres', q{CREATE TABLE plain (a int) USING zheap; INSERT INTO plain VALUES (1)}), '', 'a table without');
-$node->safe_psql('postgres', 'VACUUM FULL plain');
-is($node->safe_psql('postgres', q{SELECT relfrozenxid FROM pg_class WHERE relname = 'plain'}), '0', 'needs none');
+$node->safe_psql('postgres', q{CREATE TABLE plain (a int) USING zheap; INSERT INTO plain VALUES (1)});
+for my $sql ('VACUUM FULL plain', 'TRUNCATE plain', 'ALTER TABLE plain ALTER a TYPE bigint',
+	'ALTER TABLE plain SET ACCESS METHOD heap', 'ALTER TABLE plain SET ACCESS METHOD zheap', 'VACUUM plain')
+{
+	$node->safe_psql('postgres', $sql);
+	is( $node->safe_psql('postgres', q{SELECT relfrozenxid <> '0' AND age(relfrozenxid) BETWEEN 0 AND 1000 FROM pg_class WHERE relname = 'plain'}),
+		't', "relfrozenxid after $sql");
+}
 my $was = $node->safe_psql('postgres', q{SELECT relfrozenxid FROM pg_class WHERE relname = 'r'});
 $node->safe_psql('postgres', 'SELECT txid_current()');
 $node->safe_psql('postgres', 'VACUUM r');

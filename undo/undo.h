@@ -75,6 +75,15 @@ extern UndoHorizons undo_log_horizons(void);
 /* ERROR with a hint unless the library was preloaded (shared memory exists). */
 extern void undo_shmem_require(void);
 
+/*
+ * The commit log is asked for writers from U on only, so a table may have
+ * this as its relfrozenxid, and each table must have one: it is what keeps
+ * core from cutting the commit log (U21; undo_frozen.c).
+ */
+extern TransactionId undo_frozen_xid(void);
+extern void undo_frozen_raise_horizons(void);
+extern void undo_frozen_warn_of_age(uint32 limit);
+
 /* 32-bit xid that is within 2^31 of the next xid -> 64 bits */
 extern Fxid undo_log_fxid_from_xid(TransactionId xid);
 #define XidFromFxid(f)		((TransactionId) (f))

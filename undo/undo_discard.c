@@ -164,7 +164,7 @@ static int	nscans[2];
 
 /*
  * Is this writer running, committed or aborted?  Asked for fxid >= U only:
- * for those the commit log is kept (the launcher sees to it).  ERROR if it
+ * for those relfrozenxid of their tables keeps the commit log.  ERROR if it
  * isn't, or if the xid was never assigned: no guessing.
  */
 UndoXidStatus
@@ -1094,12 +1094,15 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 	Fxid		running = InvalidFxid;
 	bool		blind = false;
 	bool		all_empty = true;
+	Fxid		idle_step = IDLE_HORIZON_STEP;
 
 	if (connected && IsUnderPostmaster)
 		elog(ERROR, "undo is discarded by the launcher only");
 
 	memset(result, 0, sizeof(*result));
 	undo_log_startup();
+	if (pg_atomic_exchange_u32(&UndoShmem->raise_wanted, 0) != 0)
+		idle_step = 1;
 	before = undo_log_horizons();
 	horizon = oldest_needed(connected);
 	UNDO_POINT("pass-horizon");
@@ -1143,7 +1146,7 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 	}
 
 	Assert(h == before.discard_before || h <= horizon);
-	if (all_empty && horizon > h && horizon - h >= IDLE_HORIZON_STEP)
+	if (all_empty && horizon > h && horizon - h >= idle_step)
 		h = horizon;
 	u = blind ? before.all_visible_before : h;
 	u = older(u, older(result->oldest_unapplied, running));
@@ -1164,6 +1167,7 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 						 InvalidBlockNumber, 0, u, h);
 
 	pg_atomic_write_u64(&UndoShmem->retained, result->retained);
+	pg_atomic_fetch_add_u64(&UndoShmem->passes, 1);
 	UNDO_POINT("pass-published");
 
 	for (int i = 0; i < nplans; i++)

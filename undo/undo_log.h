@@ -84,6 +84,8 @@ typedef struct UndoShared
 	int			launcher_pid;
 	pg_atomic_uint64 oldest_unapplied;	/* fxid, 0 = none; launcher's last
 										 * scan */
+	pg_atomic_uint64 passes;	/* discard passes finished */
+	pg_atomic_uint32 raise_wanted;	/* raise the horizons without need */
 	pg_atomic_uint64 retained;	/* pages kept: last scan, and switches since */
 	UndoLogShared logs[FLEXIBLE_ARRAY_MEMBER];	/* maxlogs permanent, then
 												 * maxlogs unlogged */

@@ -132,6 +132,8 @@ undo_shmem_startup(void)
 		UndoShmem->launcher_latch = NULL;
 		UndoShmem->launcher_pid = 0;
 		pg_atomic_init_u64(&UndoShmem->oldest_unapplied, 0);
+		pg_atomic_init_u64(&UndoShmem->passes, 0);
+		pg_atomic_init_u32(&UndoShmem->raise_wanted, 0);
 		pg_atomic_init_u64(&UndoShmem->retained, 0);
 		for (int i = 0; i < 2 * maxlogs; i++)
 			init_log(&UndoShmem->logs[i]);

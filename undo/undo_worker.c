@@ -76,10 +76,10 @@ bool		undo_rollback_paused = false;
 #define MAX_WORKERS				64
 
 /*
- * From this age on an aborted writer whose changes could not be taken back
- * keeps the commit log from being cut off behind it (U21).
+ * At this age of an aborted writer that isn't rolled back the operator is
+ * told.  It keeps relfrozenxid of all tables from being advanced.
  */
-#define GUARD_AGE				50000000
+#define WARN_AGE				50000000
 
 /* runs that failed are tried again after 1 s, 2 s, 4 s, .. 5 min */
 #define MAX_FAILURES			256
@@ -107,7 +107,6 @@ typedef struct FailedRun
 
 /* launcher */
 static KnownWorker known_workers[MAX_WORKERS];
-static TransactionId guard_xmin = InvalidTransactionId;
 
 /* rollback worker */
 static FailedRun failed_runs[MAX_FAILURES];
@@ -196,7 +195,6 @@ undo_worker_register(void)
 	RegisterBackgroundWorker(&worker);
 }
 
-/* the same in both kinds of workers */
 static void
 set_status_flag(uint8 flag)
 {
@@ -323,18 +321,6 @@ start_worker(KnownWorker *known)
 	MemoryContextSwitchTo(old);
 }
 
-/* the launcher's own transaction has cleared it, or it changed */
-static void
-install_guard(void)
-{
-	if (!TransactionIdIsValid(guard_xmin) &&
-		!TransactionIdIsValid(MyProc->xmin))
-		return;
-	LWLockAcquire(ProcArrayLock, LW_EXCLUSIVE);
-	MyProc->xmin = guard_xmin;
-	LWLockRelease(ProcArrayLock);
-}
-
 /*
  * Does the database exist?  A half-dropped one counts as gone.
  */
@@ -348,8 +334,6 @@ database_exists(Oid dboid)
 	HeapTuple	tuple;
 	bool		found = false;
 
-	/* a snapshot must not find an xmin that isn't its own */
-	MyProc->xmin = InvalidTransactionId;
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	rel = table_open(DatabaseRelationId, AccessShareLock);
@@ -365,7 +349,6 @@ database_exists(Oid dboid)
 	table_close(rel, AccessShareLock);
 	PopActiveSnapshot();
 	CommitTransactionCommand();
-	install_guard();
 	MemoryContextSwitchTo(old);
 	CurrentResourceOwner = owner;
 	return found;
@@ -443,24 +426,22 @@ start_workers(const UndoScanResult *found)
  * ----------------------------------------------------------------
  */
 
-/* hold the commit log for an aborted writer that can't be rolled back */
+/* tell of an aborted writer that can't be rolled back, once */
 static void
-set_guard(Fxid oldest_unapplied)
+warn_of_old_rollback(Fxid oldest_unapplied)
 {
+	static Fxid told = InvalidFxid;
 	Fxid		next = U64FromFullTransactionId(ReadNextFullTransactionId());
-	TransactionId xmin = InvalidTransactionId;
 
-	if (oldest_unapplied != InvalidFxid &&
-		next - oldest_unapplied > GUARD_AGE)
-		xmin = XidFromFxid(oldest_unapplied);
-	if (TransactionIdIsValid(xmin) && xmin != guard_xmin)
-		ereport(WARNING,
-				(errmsg("transaction " UINT64_FORMAT " was aborted long ago and is not rolled back yet",
-						oldest_unapplied),
-				 errdetail("Dead rows and the commit log are kept until it is."),
-				 errhint("Look for earlier messages of the rollback workers, and at zheap.rollback_paused and zheap.max_rollback_workers.")));
-	guard_xmin = xmin;
-	install_guard();
+	if (oldest_unapplied == InvalidFxid || oldest_unapplied == told ||
+		next - oldest_unapplied <= WARN_AGE)
+		return;
+	told = oldest_unapplied;
+	ereport(WARNING,
+			(errmsg("transaction " UINT64_FORMAT " was aborted long ago and is not rolled back yet",
+					oldest_unapplied),
+			 errdetail("Undo and the commit log are kept until it is, and VACUUM cannot advance relfrozenxid of zheap tables."),
+			 errhint("Look for earlier messages of the rollback workers, and at zheap.rollback_paused and zheap.max_rollback_workers.")));
 }
 
 static void
@@ -477,7 +458,7 @@ launcher_round(void)
 	UndoScanResult result;
 
 	undo_discard_pass(false, &result);
-	set_guard(result.oldest_unapplied);
+	warn_of_old_rollback(result.oldest_unapplied);
 	start_workers(&result);
 	return result.discarded || result.retained > 0 || result.ndatabases > 0;
 }
@@ -502,7 +483,6 @@ launcher_recover(ResourceOwner owner)
 	ResourceOwnerRelease(owner, RESOURCE_RELEASE_LOCKS, false, true);
 	ResourceOwnerRelease(owner, RESOURCE_RELEASE_AFTER_LOCKS, false, true);
 	FlushErrorState();
-	install_guard();
 	RESUME_INTERRUPTS();
 }
 
@@ -517,9 +497,6 @@ undo_launcher_main(Datum arg)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
-
-	/* the guard xmin has to count in every database */
-	set_status_flag(PROC_AFFECTS_ALL_HORIZONS);
 
 	before_shmem_exit(launcher_exit, 0);
 	UndoShmem->launcher_pid = MyProcPid;

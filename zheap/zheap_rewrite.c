@@ -869,11 +869,31 @@ rewrite_begin(Relation oldrel, Relation newrel, TransactionId oldest_xmin)
 }
 
 /*
+ * relfrozenxid of the new file.  Core proposes one that is right for what the
+ * file holds; but from there histories lead to older writers, from U on or
+ * from the old file's relfrozenxid on, whichever is later.  For the toast
+ * table, which is new and shares it, anything up to the proposal is right.
+ */
+static TransactionId
+cutoff_for_history(Relation oldrel, TransactionId proposed)
+{
+	TransactionId known = undo_frozen_xid();
+	TransactionId old = oldrel->rd_rel->relfrozenxid;
+
+	if (TransactionIdIsNormal(old) &&
+		(!TransactionIdIsNormal(known) || TransactionIdPrecedes(known, old)))
+		known = old;
+	if (!TransactionIdIsNormal(known))
+		return InvalidTransactionId;
+	return TransactionIdPrecedes(known, proposed) ? known : proposed;
+}
+
+/*
  * See table_relation_copy_for_cluster().
  *
  * xid_cutoff and multi_cutoff become relfrozenxid and relminmxid of the table
- * and, by core's swap, of its toast table.  Ours needs none, but the toast
- * table is a heap and does.
+ * and, by core's swap, of its toast table.  relminmxid is needed by the latter
+ * only.
  */
 void
 zheap_rewrite_copy(Relation oldrel, Relation newrel, Relation index,
@@ -904,11 +924,9 @@ zheap_rewrite_copy(Relation oldrel, Relation newrel, Relation index,
 	if (rw->conflict != InvalidFxid)
 		zheap_delta_log_conflict(oldrel, rw->conflict_block, rw->conflict);
 
+	*xid_cutoff = cutoff_for_history(oldrel, *xid_cutoff);
 	if (!rw->toasts)
-	{
-		*xid_cutoff = InvalidTransactionId;
 		*multi_cutoff = InvalidMultiXactId;
-	}
 	*num_tuples = rw->num_tuples;
 	*tups_vacuumed = rw->vacuumed;
 	*tups_recently_dead = rw->recently_dead;
