@@ -398,7 +398,12 @@ zheap_index_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 	shown = plain;
 
 	if (snapshot->snapshot_type != SNAPSHOT_ANY)
+	{
+		/* from a user: tags come back from core with SnapshotAny alone */
+		if (tag != 0)
+			return false;
 		found = read_version(rel, &plain, snapshot, false, &v);
+	}
 	else
 	{
 		switch (tag)
@@ -408,7 +413,8 @@ zheap_index_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 				break;
 			case ZTID_PRE:
 				found = read_predecessor(rel, &plain, &v);
-				zheap_tid_set_tag(&shown, ZTID_PRE);
+				if (zheap_row_was_updated_last(RelationGetRelid(rel), tid))
+					zheap_tid_set_tag(&shown, ZTID_PRE);
 				break;
 			case ZTID_LOCKED:
 				zheap_epq_running = false;
@@ -486,7 +492,8 @@ zheap_index_fetch_latest_tid(TableScanDesc scan, ItemPointer tid)
 	ZVersion	v;
 
 	Assert(ItemPointerIsValid(tid));
-	zheap_tid_set_tag(&at, 0);
+	if (zheap_tid_tag(tid) != 0)
+		return;					/* nobody's TID */
 	for (;;)
 	{
 		if (read_version(rel, &at, scan->rs_snapshot, false, &v))

@@ -100,6 +100,39 @@ zheap_dirty_found_get(Oid relid, const ItemPointerData *tid, Fxid *writer,
 }
 
 /* ----------------------------------------------------------------
+ *	images before updates in place
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Core fetches the image before an update (tag PRE) right after the update, to
+ * queue its TID for AFTER triggers, and again whenever one of them is called.
+ * The tag is wanted the first time only; later it would be shown to users.
+ */
+static Oid	updated_relid = InvalidOid;
+static ItemPointerData updated_tid;
+
+void
+zheap_row_note_update(Oid relid, const ItemPointerData *tid)
+{
+	updated_relid = relid;
+	updated_tid = *tid;
+}
+
+/* Is it the first time, after the update, that the row's image is fetched? */
+bool
+zheap_row_was_updated_last(Oid relid, const ItemPointerData *tid)
+{
+	if (updated_relid != relid ||
+		ItemPointerGetBlockNumberNoCheck(&updated_tid) !=
+		ItemPointerGetBlockNumberNoCheck(tid) ||
+		zheap_tid_offset(&updated_tid) != zheap_tid_offset(tid))
+		return false;
+	updated_relid = InvalidOid;
+	return true;
+}
+
+/* ----------------------------------------------------------------
  *	begin, lock the page, end
  * ----------------------------------------------------------------
  */

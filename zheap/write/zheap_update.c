@@ -4,8 +4,9 @@
  *	  Update a row: in place, or as a move, which ends the old version where
  *	  it is and puts the new one under another TID.
  *
- * In place iff no indexed column changes (Z10), the page has room, and Z35
- * allows to overwrite the present version.  Rows that need toasting are locked
+ * In place iff no indexed column changes (Z10), the page has room, Z35 allows
+ * to overwrite the present version, and no trigger's condition wants to look at
+ * the old version's TID.  Rows that need toasting are locked
  * first and toasted then, so that no chunk is written for an update that isn't
  * going to happen.
  *
@@ -18,6 +19,7 @@
 #include "access/tupmacs.h"
 #include "access/xloginsert.h"
 #include "catalog/partition.h"
+#include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -191,6 +193,29 @@ update_events_are_pending(Relation rel)
 	}
 	list_free(ancestors);
 	return pending;
+}
+
+/*
+ * Does a trigger's WHEN look at system columns, as OLD.ctid?  It is evaluated
+ * while OLD still has the tag that says which image of the row it is.  (In a
+ * stored expression columns are named by number.)
+ */
+static bool
+update_conditions_want_tid(Relation rel)
+{
+	const TriggerDesc *desc = rel->trigdesc;
+
+	if (desc == NULL || !desc->trig_update_after_row)
+		return false;
+	for (int i = 0; i < desc->numtriggers; i++)
+	{
+		const char *condition = desc->triggers[i].tgqual;
+
+		if (condition != NULL && TRIGGER_FOR_AFTER(desc->triggers[i].tgtype) &&
+			strstr(condition, ":varattno -") != NULL)
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -415,7 +440,7 @@ update_try_in_place(ZRowWrite *w, ZUpdatePlan *plan, Fxid *wait_for)
 	Size		need;
 	Size		room;
 
-	if (plan->index_changed || plan->no_room)
+	if (plan->index_changed || plan->no_room || plan->tid_wanted)
 		return UPDATE_MOVES;
 	if (!update_may_overwrite(w, plan))
 	{
@@ -568,6 +593,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	plan.all_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_ALL);
 	plan.key_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_KEY);
 	plan.room_options = zheap_make_room_options(rel);
+	plan.tid_wanted = update_conditions_want_tid(rel);
 	update_form_early(&plan);
 
 	/* find and wait */
@@ -613,6 +639,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 		{
 			*otid = w->tid;
 			zheap_tid_set_tag(otid, ZTID_PRE);
+			zheap_row_note_update(RelationGetRelid(rel), otid);
 			pgstat_update_heap_dead_tuples(rel, 1);
 		}
 	}

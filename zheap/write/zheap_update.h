@@ -22,6 +22,7 @@ typedef struct ZUpdatePlan
 	bool		toasted;		/* formed with the old version in view */
 	Bitmapset  *key_attrs;
 	Bitmapset  *all_attrs;
+	bool		tid_wanted;		/* by a trigger: the old version keeps its own */
 	/* set by update_decide() for the version on top */
 	bool		key_changed;
 	bool		index_changed;

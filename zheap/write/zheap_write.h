@@ -26,6 +26,10 @@ extern void zheap_dirty_found_set(Oid relid, const ItemPointerData *tid,
 extern bool zheap_dirty_found_get(Oid relid, const ItemPointerData *tid,
 								  Fxid *writer, CommandId *cid);
 
+/* the last update in place: whose PRE image wasn't fetched before */
+extern void zheap_row_note_update(Oid relid, const ItemPointerData *tid);
+extern bool zheap_row_was_updated_last(Oid relid, const ItemPointerData *tid);
+
 /* EvalPlanQual is running: set by a traversed tuple_lock, see Z34 */
 extern bool zheap_epq_running;
 extern void zheap_epq_register_hooks(void); /* zheap_epq.c */
