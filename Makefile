@@ -22,6 +22,7 @@ OBJS = \
 	undo/undo_debug.o \
 	undo/undo_page.o \
 	undo/undo_fake.o \
+	undo/undo_cache.o \
 	undo/undo_shmem.o \
 	undo/undo_files.o \
 	undo/undo_log.o \

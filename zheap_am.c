@@ -259,7 +259,7 @@ zheap_fetch_toast_slice(Relation toastrel, Oid valueid, int32 attrsize,
 #define PAGES_GUESSED		10
 
 static void
-zheap_estimate_size(Relation rel, int32 * attr_widths, BlockNumber *pages,
+zheap_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages,
 					double *tuples, double *allvisfrac)
 {
 	Size		overhead = ZHEAP_OVERHEAD_BYTES_PER_TUPLE;

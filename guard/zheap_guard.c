@@ -73,7 +73,8 @@ guarded_function(Oid function)
 	{
 		bool		isnull;
 		char	   *symbol = TextDatumGetCString(
-												 SysCacheGetAttr(PROCOID, tuple,
+												 SysCacheGetAttr(PROCOID,
+																 tuple,
 																 Anum_pg_proc_prosrc, &isnull));
 
 		for (int i = 0; i < lengthof(guarded) && found == NULL; i++)

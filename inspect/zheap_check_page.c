@@ -396,8 +396,8 @@ why_not_all_visible(ZCheck *check)
 			return "ended row";
 		if (status == ZXACT_ALL_VISIBLE ||
 			(status == ZXACT_COMMITTED &&
-			 GlobalVisCheckRemovableFullXid(check->rel,
-											FullTransactionIdFromU64(walk->fxid))))
+			 zheap_xact_slot_seen_by_all(check->rel, walk->fxid, &check->hz,
+										 NULL)))
 			return NULL;
 		if (ZWalkIsPlainInsert(walk))
 			return "row that not everybody can see";

@@ -460,7 +460,7 @@ log_file_blocks(char persistence, UndoLogNumber log)
 		0;
 }
 
-typedef uint64(*log_measure_fn) (char persistence, UndoLogNumber log);
+typedef uint64 (*log_measure_fn) (char persistence, UndoLogNumber log);
 
 /* bytes, over all logs that exist */
 static int64

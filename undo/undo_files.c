@@ -18,6 +18,7 @@
 #include "storage/smgr.h"
 
 #include "undo/undo_debug.h"
+#include "undo/undo_cache.h"
 #include "undo/undo_files.h"
 
 UndoTempLog undo_temp_log;
@@ -64,13 +65,15 @@ typedef struct RecentPage
 	Buffer		buffer;			/* Invalid = unused */
 } RecentPage;
 
-static RecentPage recent_pages[2][RECENT_PAGES];
+static RecentPage *recent_pages[2]; /* each NULL until first used */
 
 static inline RecentPage *
 recent_page(char persistence, UndoLogNumber log, BlockNumber block)
 {
-	return &recent_pages[persistence == RELPERSISTENCE_PERMANENT]
-		[(block * 31 + log) % RECENT_PAGES_USED];
+	RecentPage *pages = recent_pages[persistence == RELPERSISTENCE_PERMANENT];
+
+	return pages == NULL ? NULL :
+		&pages[(block * 31 + log) % RECENT_PAGES_USED];
 }
 
 Buffer
@@ -85,14 +88,21 @@ undo_file_read_log(char persistence, UndoLogNumber log, BlockNumber block)
 	locator = undo_file_of_log(persistence, log);
 	recent = recent_page(persistence, log, block);
 
+	if (recent == NULL)
+	{
+		recent_pages[persistence == RELPERSISTENCE_PERMANENT] =
+			undo_cache_alloc(RECENT_PAGES * sizeof(RecentPage));
+		recent = recent_page(persistence, log, block);
+	}
 	if (BufferIsValid(recent->buffer) && recent->log == log &&
 		recent->block == block &&
 		ReadRecentBuffer(locator, MAIN_FORKNUM, block, recent->buffer))
 		return recent->buffer;
-	recent	  ->buffer = undo_file_read(locator, block, RBM_NORMAL,
-										persistence == RELPERSISTENCE_PERMANENT);
-	recent	  ->log = log;
-	recent	  ->block = block;
+	recent->buffer = undo_file_read(locator, block, RBM_NORMAL,
+									persistence ==
+									RELPERSISTENCE_PERMANENT);
+	recent->log = log;
+	recent->block = block;
 	return recent->buffer;
 }
 
@@ -115,7 +125,7 @@ undo_file_expect_page(char persistence, UndoRecPtr urp)
 	recent = recent_page(persistence, UndoRecPtrGetLog(urp),
 						 UndoRecPtrGetBlock(urp));
 
-	if (!BufferIsValid(recent->buffer) ||
+	if (recent == NULL || !BufferIsValid(recent->buffer) ||
 		recent->log != UndoRecPtrGetLog(urp) ||
 		recent->block != UndoRecPtrGetBlock(urp))
 		return;

@@ -420,7 +420,7 @@ decode_insertion(XLogReaderState *record, uint8 block_id,
 
 	if (p == NULL || len == 0)
 		elog(PANIC, "undo block data of a WAL record is missing");
-	flags = (uint8) * p++;
+	flags = (uint8) *p++;
 	ins->new_run = (flags & UNDO_WAL_NEW_RUN) != 0;
 	ins->nrecs = (flags & UNDO_WAL_TWO) ? 2 : 1;
 	ins->log = UndoRecPtrGetLog(first);
@@ -433,9 +433,9 @@ decode_insertion(XLogReaderState *record, uint8 block_id,
 
 		if (end - p < 2)
 			elog(PANIC, "undo block data of a WAL record is malformed");
-		rec->kind = (uint8) * p & ~UNDO_WAL_KIND_CHAIN;
-		has_chain = ((uint8) * p++ & UNDO_WAL_KIND_CHAIN) != 0;
-		rec->flags = (uint8) * p++;
+		rec->kind = (uint8) *p & ~UNDO_WAL_KIND_CHAIN;
+		has_chain = ((uint8) *p++ & UNDO_WAL_KIND_CHAIN) != 0;
+		rec->flags = (uint8) *p++;
 		rec->offset = decode_number(&p, end);
 		rec->block = table_block[i];
 		rec->chain = InvalidUndoRecPtr;

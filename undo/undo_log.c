@@ -51,7 +51,7 @@ static Buffer recent_control = InvalidBuffer;
 
 /* raise an atomic that may only rise */
 static void
-raise_atomic(pg_atomic_uint64 * atomic, uint64 value)
+raise_atomic(pg_atomic_uint64 *atomic, uint64 value)
 {
 	uint64		old = pg_atomic_read_u64(atomic);
 

@@ -56,9 +56,9 @@ undo_pack(char *p, uint64 value)
 
 /* The byte behind the number, or NULL if it isn't complete before end. */
 static inline const char *
-undo_unpack(const char *p, const char *end, uint64 * value)
+undo_unpack(const char *p, const char *end, uint64 *value)
 {
-	const		uint8 *b = (const uint8 *) p;
+	const uint8 *b = (const uint8 *) p;
 	uint64		result = 0;
 
 	/* most have one byte, or at most three */
@@ -83,7 +83,7 @@ undo_unpack(const char *p, const char *end, uint64 * value)
 	}
 	for (int shift = 0; shift < 64 && p < end; shift += 7)
 	{
-		uint8		byte = (uint8) * p++;
+		uint8		byte = (uint8) *p++;
 
 		result |= ((uint64) (byte & 0x7F)) << shift;
 		if ((byte & 0x80) == 0)
@@ -107,7 +107,7 @@ undo_pack_u16(char *p, uint16 value)
 }
 
 static inline const char *
-undo_unpack_u16(const char *p, const char *end, uint16 * value)
+undo_unpack_u16(const char *p, const char *end, uint16 *value)
 {
 	if (p == NULL || end - p < (ptrdiff_t) sizeof(uint16))
 		return NULL;
@@ -116,16 +116,16 @@ undo_unpack_u16(const char *p, const char *end, uint16 * value)
 }
 
 static inline const char *
-undo_unpack_u8(const char *p, const char *end, uint8 * value)
+undo_unpack_u8(const char *p, const char *end, uint8 *value)
 {
 	if (p == NULL || p >= end)
 		return NULL;
-	*value = (uint8) * p;
+	*value = (uint8) *p;
 	return p + 1;
 }
 
 static inline const char *
-undo_unpack_small(const char *p, const char *end, uint16 * value)
+undo_unpack_small(const char *p, const char *end, uint16 *value)
 {
 	uint64		wide = 0;
 
@@ -143,7 +143,7 @@ undo_zigzag(uint64 from, uint64 to)
 {
 	int64		diff = (int64) (to - from);
 
-	return diff < 0 ? ((uint64) - (diff + 1) << 1) | 1 : (uint64) diff << 1;
+	return diff < 0 ? ((uint64) -(diff + 1) << 1) | 1 : (uint64) diff << 1;
 }
 
 static inline uint64
@@ -169,7 +169,7 @@ undo_unzigzag(uint64 from, uint64 packed)
  * and nbytes bytes of diff.
  */
 static inline uint8
-undo_urp_form(UndoRecPtr from, UndoRecPtr urp, uint64 * diff, int *nbytes)
+undo_urp_form(UndoRecPtr from, UndoRecPtr urp, uint64 *diff, int *nbytes)
 {
 	bool		same_log = UndoRecPtrGetLog(from) == UndoRecPtrGetLog(urp);
 

@@ -251,11 +251,11 @@ get_run(Page page, UndoEntry *entry)
 	const char *start = (char *) page + entry->at;
 	const char *end = (char *) page + ((PageHeader) page)->pd_lower;
 	const char *p = start + 1;
-	uint8		number = HEAD_RELATION((uint8) * start);
+	uint8		number = HEAD_RELATION((uint8) *start);
 	uint64		diff;
 
 	entry->kind = UNDO_KIND_RUN;
-	entry->flags = (uint8) * start & HEAD_APPLIED;
+	entry->flags = (uint8) *start & HEAD_APPLIED;
 	entry->run = entry->at;
 	if (number == RELATION_INLINE)
 	{
@@ -296,11 +296,11 @@ undo_page_get(Page page, uint16 at, UndoEntry *entry)
 	if (at < UNDO_FIRST_OFFSET || at >= lower)
 		return false;
 	entry->at = at;
-	if ((uint8) * start & HEAD_IS_RUN)
+	if ((uint8) *start & HEAD_IS_RUN)
 		return get_run(page, entry);
 
-	entry->kind = (uint8) * start & HEAD_KIND;
-	entry->has_chain = ((uint8) * start & HEAD_HAS_CHAIN) != 0;
+	entry->kind = (uint8) *start & HEAD_KIND;
+	entry->has_chain = ((uint8) *start & HEAD_HAS_CHAIN) != 0;
 	p = undo_unpack(start + 1, end, &number);
 	if (entry->kind == 0 || p == NULL || number > (uint64) (end - p))
 		return false;
@@ -342,7 +342,7 @@ undo_page_get_rest(const UndoEntry *entry, UndoRecPtr self,
 
 /* Set APPLIED in run headers; offsets without one are passed over. */
 void
-undo_page_set_applied(Page page, const uint16 * offsets, int noffsets)
+undo_page_set_applied(Page page, const uint16 *offsets, int noffsets)
 {
 	for (int i = 0; i < noffsets; i++)
 	{

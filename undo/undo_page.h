@@ -177,7 +177,7 @@ extern void undo_page_put(Page page, uint16 at, const char *bytes, uint16 len);
 extern void undo_page_note_writer(Page page, Fxid fxid);
 
 /* what redo repeats */
-extern void undo_page_set_applied(Page page, const uint16 * offsets,
+extern void undo_page_set_applied(Page page, const uint16 *offsets,
 								  int noffsets);
 extern void undo_page_reset_control(Page page);
 

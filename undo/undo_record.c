@@ -91,14 +91,14 @@ static struct
 	Oid			dboid;
 	Fxid		writer;
 	PGAlignedBlock page;
-} recent;
+}			recent;
 
 /*
  * Copy a record out of a page that is good and can't change meanwhile, all but
  * what is in its run header, at *run.  False if there is no such record.
  */
 static inline bool
-get_record(Page page, UndoRecPtr urp, UndoRecord *rec, uint16 * run)
+get_record(Page page, UndoRecPtr urp, UndoRecord *rec, uint16 *run)
 {
 	UndoEntry	entry;
 	UndoEntryRest rest;
@@ -147,10 +147,10 @@ get_from_copy(char persistence, UndoRecPtr urp, Fxid writer,
 		if (!undo_page_get((Page) recent.page.data, at, &run) ||
 			run.kind != UNDO_KIND_RUN)
 			return false;
-		recent.		run = at;
-		recent.		reloid = run.reloid;
-		recent.		dboid = run.dboid;
-		recent.		writer = run.fxid;
+		recent.run = at;
+		recent.reloid = run.reloid;
+		recent.dboid = run.dboid;
+		recent.writer = run.fxid;
 	}
 	rec->writer = recent.writer;
 	rec->reloid = recent.reloid;
@@ -170,11 +170,11 @@ note_page(const UndoReader *reader, Page page, uint16 at)
 	if (recent.persistence != reader->persistence ||
 		recent.log != reader->log || recent.block != reader->block)
 	{
-		recent.		persistence = reader->persistence;
-		recent.		log = reader->log;
-		recent.		block = reader->block;
-		recent.		fetches = 0;
-		recent.		copied = false;
+		recent.persistence = reader->persistence;
+		recent.log = reader->log;
+		recent.block = reader->block;
+		recent.fetches = 0;
+		recent.copied = false;
 	}
 	if (++recent.fetches < COPY_AFTER)
 		return;
@@ -182,11 +182,11 @@ note_page(const UndoReader *reader, Page page, uint16 at)
 	memcpy(recent.page.data + header->pd_upper,
 		   (char *) page + header->pd_upper,
 		   BLCKSZ - header->pd_upper);
-	recent.		lower = header->pd_lower;
-	recent.		max_fxid = UndoPageGetOpaque(page)->max_fxid;
-	recent.		run = 0;
-	recent.		fetches = 0;
-	recent.		copied = true;
+	recent.lower = header->pd_lower;
+	recent.max_fxid = UndoPageGetOpaque(page)->max_fxid;
+	recent.run = 0;
+	recent.fetches = 0;
+	recent.copied = true;
 }
 
 /*

@@ -86,7 +86,8 @@ redo_control(XLogReaderState *record)
 	{
 		buffer = XLogInitBufferForRedo(record, 1);
 		undo_page_init_global(BufferGetPage(buffer),
-							  xlrec->all_visible_before, xlrec->discard_before);
+							  xlrec->all_visible_before,
+							  xlrec->discard_before);
 		PageSetLSN(BufferGetPage(buffer), lsn);
 		MarkBufferDirty(buffer);
 		UnlockReleaseBuffer(buffer);

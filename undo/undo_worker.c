@@ -701,8 +701,8 @@ roll_back_run(Batch *batch, char persistence, UndoRecPtr urp,
 
 	/*
 	 * The aborting backend holds its xid lock until its own rollback is over:
-	 * leave it that.  The xid of a released savepoint has no lock any more, so
-	 * that both may be at work; that is for nothing, but does no harm.
+	 * leave it that.  The xid of a released savepoint has no lock any more,
+	 * so that both may be at work; that is for nothing, but does no harm.
 	 */
 	if (!ConditionalXactLockTableWait(XidFromFxid(run->fxid)))
 		return RUN_LATER;

@@ -108,10 +108,7 @@ build_form_datum(Build *build)
 static bool
 is_recent(Build *build, Fxid writer, const UndoHorizons *hz)
 {
-	if (writer < hz->all_visible_before)
-		return false;
-	return !GlobalVisCheckRemovableFullXid(build->rel,
-										   FullTransactionIdFromU64(writer));
+	return !zheap_xact_slot_seen_by_all(build->rel, writer, hz, NULL);
 }
 
 /*

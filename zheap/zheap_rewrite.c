@@ -819,7 +819,7 @@ write_sorted(Rewrite *rw, Tuplesortstate *sort)
 		MemoryContextSwitchTo(rw->context);
 		MemoryContextReset(rw->row_context);
 		pgstat_progress_update_param(PROGRESS_CLUSTER_HEAP_TUPLES_WRITTEN,
-									 (int64)++ written);
+									 (int64) ++written);
 	}
 	tuplesort_end(sort);
 }

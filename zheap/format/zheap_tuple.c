@@ -253,7 +253,7 @@ zheap_tuple_form(TupleDesc desc, const Datum *values, const bool *isnull)
 
 uint16
 zheap_tuple_form_small(TupleDesc desc, const Datum *values, const bool *isnull,
-					   MemoryContext context, char **buf, uint32 * bufsize)
+					   MemoryContext context, char **buf, uint32 *bufsize)
 {
 	ZFormPlan	plan;
 
@@ -379,7 +379,7 @@ deform_all(TupleDesc desc, const char *tuple, uint16 len, bool raw,
 {
 	const char *end = tuple + len;
 	const char *p = tuple + ZHEAP_HEADER_SIZE;
-	const		bits8 *bits = NULL;
+	const bits8 *bits = NULL;
 	ZTupleHeader header;
 	int			natts;
 
@@ -437,7 +437,7 @@ zheap_tuple_deform(TupleDesc desc, const char *tuple, uint16 len,
 }
 
 void
-zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 * len,
+zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
 						const ZMissing *missing)
 {
 	Datum	   *values = palloc(desc->natts * sizeof(Datum));

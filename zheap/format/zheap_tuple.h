@@ -55,7 +55,8 @@ extern const Datum *zheap_tuple_plan_flat(TupleDesc desc, const Datum *values,
 
 /* values are flat; raises "row is too big" (54000) */
 extern ZTuple *zheap_tuple_form_planned(TupleDesc desc, const Datum *values,
-										const bool *isnull, const ZFormPlan *plan);
+										const bool *isnull,
+										const ZFormPlan *plan);
 
 /*
  * Form a row from values (detoasting nothing; short varlena headers are made
@@ -72,7 +73,7 @@ extern ZTuple *zheap_tuple_form(TupleDesc desc, const Datum *values,
  */
 extern uint16 zheap_tuple_form_small(TupleDesc desc, const Datum *values,
 									 const bool *isnull, MemoryContext context,
-									 char **buf, uint32 * bufsize);
+									 char **buf, uint32 *bufsize);
 
 /*
  * Form a row from any kind of tuple slot, toasting as heap would (through
@@ -81,7 +82,8 @@ extern uint16 zheap_tuple_form_small(TupleDesc desc, const Datum *values,
  * Writes to the toast table: no buffer locks held.
  */
 extern ZTuple *zheap_toast_form_from_slot(Relation rel, TupleTableSlot *slot,
-										  TupleTableSlot *oldslot, int options);
+										  TupleTableSlot *oldslot,
+										  int options);
 
 /*
  * The same for a row that isn't to be toasted, whatever it replaces, and needs
@@ -125,7 +127,7 @@ typedef struct ZMissing
  * Add columns that the row hasn't: from the list, first come first served, and
  * from the descriptor beyond.  tuple has room for BLCKSZ bytes.
  */
-extern void zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 * len,
+extern void zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
 									const ZMissing *missing);
 
 /* a by-value column at p, which need not be aligned; it is all there */
@@ -177,8 +179,10 @@ extern void zheap_tuple_report_short(uint16 len, int attnum)
  * rows?  Result palloc'd.
  */
 extern Bitmapset *zheap_tuple_changed_attrs(Relation rel, Bitmapset *attrs,
-											const char *oldtuple, uint16 oldlen,
-											const char *newtuple, uint16 newlen);
+											const char *oldtuple,
+											uint16 oldlen,
+											const char *newtuple,
+											uint16 newlen);
 
 /* ----------------------------------------------------------------
  *	tuple slots

@@ -197,7 +197,7 @@ deform_reference(ZTupleTableSlot *zslot, int i, const char *p,
  */
 static pg_attribute_always_inline const char *
 deform_columns(ZTupleTableSlot *zslot, int i, int natts, const char *p,
-			   const char *end, const bits8 * bits)
+			   const char *end, const bits8 *bits)
 {
 	const ZColumn *columns = zslot->columns;
 	Datum	   *values = zslot->base.tts_values;
@@ -243,7 +243,7 @@ tts_zheap_getsomeattrs(TupleTableSlot *slot, int natts)
 	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
 	const char *p = zslot->data + ZHEAP_HEADER_SIZE;
 	const char *end = zslot->data + zslot->len;
-	const		bits8 *bits = NULL;
+	const bits8 *bits = NULL;
 	uint16		flags;
 
 	Assert(!TTS_EMPTY(slot));
@@ -590,7 +590,8 @@ tts_zheap_copy_minimal_tuple(TupleTableSlot *slot)
  */
 void
 zheap_tuple_slot_store(TupleTableSlot *slot, Oid tableoid,
-					   const ItemPointerData *tid, const char *tuple, uint16 len,
+					   const ItemPointerData *tid, const char *tuple,
+					   uint16 len,
 					   Fxid writer, CommandId cid)
 {
 	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;

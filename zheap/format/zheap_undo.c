@@ -157,7 +157,8 @@ assert_encodable(const ZUndo *u)
 	Assert(ZUndoIsChange(u) || (u->flags & ZUNDO_OLD_MASK) == 0);
 	Assert((u->flags & ZUNDO_FAMILY) == 0 || (u->flags & ZUNDO_TENURE_START));
 	Assert((u->flags & ZUNDO_FAMILY) == 0 || u->prev_fxid != InvalidFxid);
-	Assert((u->flags & ZUNDO_OPEN_OR_JUMP) == 0 || is_open_delete(u) || is_jump(u));
+	Assert((u->flags & ZUNDO_OPEN_OR_JUMP) == 0 || is_open_delete(u) ||
+		   is_jump(u));
 	Assert((u->flags & ZUNDO_PLAIN) == 0 || is_plain_change(u));
 	Assert((u->flags & ZUNDO_TENURE_START) == 0 ||
 		   (u->prev_fxid == InvalidFxid) == !UndoRecPtrIsValid(u->chain));
@@ -398,7 +399,8 @@ decode_common(Cursor *c, ZUndo *u)
 		undo_is_malformed(c->rec, "a family tenure follows no owner");
 	if (u->flags & ZUNDO_BASE)
 		get_link(c, u, &u->base_fxid, &u->base_urp);
-	if (((u->flags & ZUNDO_OPEN_OR_JUMP) && !is_open_delete(u) && !is_jump(u)) ||
+	if (((u->flags & ZUNDO_OPEN_OR_JUMP) && !is_open_delete(u) &&
+		 !is_jump(u)) ||
 		((u->flags & ZUNDO_PLAIN) && !is_plain_change(u)))
 		undo_is_malformed(c->rec, "an open or plain change that can't be one");
 	if (has_old_header(u))
@@ -670,7 +672,7 @@ zheap_undo_diff(ZUndoDiff *diff, const char *oldtuple, uint16 oldlen,
 
 /* The header stays as it is. */
 static void
-patch_middle(const ZUndo *u, const ZUndoDiff *d, char *image, uint16 * len)
+patch_middle(const ZUndo *u, const ZUndoDiff *d, char *image, uint16 *len)
 {
 	Size		head = ZHEAP_HEADER_SIZE + (Size) d->prefix;
 	Size		suffix;
@@ -697,7 +699,7 @@ patch_middle(const ZUndo *u, const ZUndoDiff *d, char *image, uint16 * len)
  * never has SLACK, because an image has none.
  */
 void
-zheap_undo_step_back(const ZUndo *u, char *image, uint16 * len)
+zheap_undo_step_back(const ZUndo *u, char *image, uint16 *len)
 {
 	ZTupleHeader header;
 	ZTupleHeader now;
@@ -715,7 +717,7 @@ zheap_undo_step_back(const ZUndo *u, char *image, uint16 * len)
  * changed again, so that of its header only what describes its bytes is meant.
  */
 void
-zheap_undo_jump_back(const ZUndo *u, char *image, uint16 * len)
+zheap_undo_jump_back(const ZUndo *u, char *image, uint16 *len)
 {
 	ZTupleHeader header = {0};
 

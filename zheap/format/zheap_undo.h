@@ -97,7 +97,8 @@
 #define ZUNDO_OLD_IN_CHAIN		0x08
 #define ZUNDO_OLD_LINK			0x10
 #define ZUNDO_OLD_ELSEWHERE		0x18
-#define ZUNDO_KEY				0x20	/* UPDATE, DELETE, MOVE: of a key column */
+#define ZUNDO_KEY				0x20	/* UPDATE, DELETE, MOVE: of a key
+										 * column */
 #define ZUNDO_KEPT_KEY			0x20	/* INSERT_SET: arrived by a move that
 										 * left the key columns alone */
 
@@ -188,6 +189,7 @@ typedef struct ZSpillEntry
 
 /* payload bytes that encode would write */
 extern uint16 zheap_undo_payload_size(const ZUndo *u);
+
 /* the same, too much but quick; no SPILL */
 static inline Size
 zheap_undo_payload_bound(const ZUndo *u)
@@ -234,9 +236,9 @@ extern void zheap_undo_diff(ZUndoDiff *diff, const char *oldtuple,
  * old header.  image has room for BLCKSZ bytes; *len is its true length.
  * ERROR (data corrupted) if the lengths don't fit.
  */
-extern void zheap_undo_step_back(const ZUndo *u, char *image, uint16 * len);
+extern void zheap_undo_step_back(const ZUndo *u, char *image, uint16 *len);
 
 /* likewise, back to the version at the end of u's jump; no lock bits in it */
-extern void zheap_undo_jump_back(const ZUndo *u, char *image, uint16 * len);
+extern void zheap_undo_jump_back(const ZUndo *u, char *image, uint16 *len);
 
 #endif							/* ZHEAP_UNDO_H */

@@ -7,8 +7,8 @@
  * each of its rows would walk it from the top.  Here is, for each row, the
  * next record that may be about it, so that the walk gets there in one step.
  *
- * Why this can't be stale: see zheap_record_cache.c.  The record at which a walk
- * stops is always looked at by itself.
+ * It cannot be stale: see "Read caches" in the README.  The record at which a
+ * walk stops is always looked at by itself.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,25 +16,26 @@
 
 #include "access/htup_details.h"
 
+#include "undo/undo_cache.h"
 #include "undo/undo_debug.h"
 #include "zheap/history/zheap_chain_index.h"
 
-#define MEMO_CHAINS		8
-#define MEMO_RECORDS	1024
-#define MEMO_RECORDS_USED	UNDO_KNOB("memo-records", MEMO_RECORDS, 8, MEMO_RECORDS)
+#define INDEX_CHAINS		8
+#define INDEX_RECORDS	1024
+#define INDEX_RECORDS_USED	UNDO_KNOB("chain-index-records", INDEX_RECORDS, 8, INDEX_RECORDS)
 
 /* rows 1 .. ROWS - 1; number 0 stands for records that may be about many */
 #define ROWS			(MaxHeapTuplesPerPage + 1)
 #define MANY			0
 #define NONE			(-1)
 
-typedef struct MemoRecord
+typedef struct IndexedRecord
 {
 	UndoRecPtr	urp;
 	int16		row;			/* or MANY, or NONE */
 	int16		older;			/* next one of the same row, or NONE */
 	uint8		flags;
-} MemoRecord;
+} IndexedRecord;
 
 /*
  * Consecutive records of one tenure, newest first, in records[start .. end -
@@ -52,14 +53,14 @@ typedef struct IndexedChain
 	uint64		used;			/* clock, for replacement */
 	int16		newest[ROWS];	/* of each row, or NONE */
 	int16		oldest[ROWS];
-	MemoRecord	records[MEMO_RECORDS];
+	IndexedRecord records[INDEX_RECORDS];
 } IndexedChain;
 
-static IndexedChain chains[MEMO_CHAINS];
-static uint64 memo_clock = 0;
+static IndexedChain *chains = NULL; /* until the first record is noted */
+static uint64 index_clock = 0;
 
 static inline bool
-memo_is_of(const IndexedChain *chain, char persistence, Fxid w)
+chain_is_of(const IndexedChain *chain, char persistence, Fxid w)
 {
 	return chain->w == w && chain->persistence == persistence &&
 		chain->end > chain->start;
@@ -67,7 +68,7 @@ memo_is_of(const IndexedChain *chain, char persistence, Fxid w)
 
 /* index of urp in a chain, or NONE */
 static int
-memo_index(const IndexedChain *chain, UndoRecPtr urp)
+chain_find(const IndexedChain *chain, UndoRecPtr urp)
 {
 	int			low = chain->start;
 	int			high = chain->end - 1;
@@ -111,8 +112,8 @@ indexed_next_of(const IndexedChain *chain, int row, int i)
 
 /* index of the record at which a walk for the row stops, or chain->end */
 static int
-memo_stop(const IndexedChain *chain, int i, OffsetNumber off,
-		  bool stop_at_base)
+chain_stop(const IndexedChain *chain, int i, OffsetNumber off,
+		   bool stop_at_base)
 {
 	int			stop = chain->end;
 	int			at;
@@ -140,17 +141,17 @@ zheap_chain_index_pass(char persistence, Fxid w, UndoRecPtr u,
 					   OffsetNumber off,
 					   bool stop_at_base, bool *known)
 {
-	for (int c = 0; c < MEMO_CHAINS; c++)
+	for (int c = 0; chains != NULL && c < INDEX_CHAINS; c++)
 	{
 		IndexedChain *chain = &chains[c];
 		int			i;
 		int			stop;
 
-		if (!memo_is_of(chain, persistence, w) ||
-			(i = memo_index(chain, u)) == NONE)
+		if (!chain_is_of(chain, persistence, w) ||
+			(i = chain_find(chain, u)) == NONE)
 			continue;
-		chain->used = ++memo_clock;
-		stop = memo_stop(chain, i, off, stop_at_base);
+		chain->used = ++index_clock;
+		stop = chain_stop(chain, i, off, stop_at_base);
 		*known = stop < chain->end;
 		return *known ? chain->records[stop].urp : chain->below;
 	}
@@ -160,7 +161,7 @@ zheap_chain_index_pass(char persistence, Fxid w, UndoRecPtr u,
 
 /* the record's row; rows beyond what a page can have are as good as many */
 static int
-memo_row(const ZCachedUndo *c)
+row_of(const ZCachedUndo *c)
 {
 	if (c->first > c->last)
 		return NONE;
@@ -168,10 +169,10 @@ memo_row(const ZCachedUndo *c)
 }
 
 static void
-memo_put(IndexedChain *chain, int i, const ZCachedUndo *c)
+chain_put(IndexedChain *chain, int i, const ZCachedUndo *c)
 {
-	MemoRecord *m = &chain->records[i];
-	int			row = memo_row(c);
+	IndexedRecord *m = &chain->records[i];
+	int			row = row_of(c);
 
 	m->urp = c->urp;
 	m->flags = c->flags;
@@ -195,16 +196,16 @@ memo_put(IndexedChain *chain, int i, const ZCachedUndo *c)
 
 /* forget the chain used longest ago */
 static IndexedChain *
-memo_new_chain(void)
+new_chain(void)
 {
 	IndexedChain *chain = &chains[0];
 
-	for (int c = 1; c < MEMO_CHAINS; c++)
+	for (int c = 1; c < INDEX_CHAINS; c++)
 	{
 		if (chains[c].used < chain->used)
 			chain = &chains[c];
 	}
-	chain->start = chain->end = MEMO_RECORDS_USED / 4;
+	chain->start = chain->end = INDEX_RECORDS_USED / 4;
 	chain->descending = true;
 	memset(chain->newest, 0xff, sizeof(chain->newest));
 	memset(chain->oldest, 0xff, sizeof(chain->oldest));
@@ -216,19 +217,21 @@ zheap_chain_index_note(const ZCachedUndo *c)
 {
 	IndexedChain *chain;
 
-	for (int i = 0; i < MEMO_CHAINS; i++)
+	if (chains == NULL)
+		chains = undo_cache_alloc(INDEX_CHAINS * sizeof(IndexedChain));
+	for (int i = 0; i < INDEX_CHAINS; i++)
 	{
 		chain = &chains[i];
-		if (!memo_is_of(chain, c->persistence, c->writer))
+		if (!chain_is_of(chain, c->persistence, c->writer))
 			continue;
-		if (chain->below == c->urp && chain->end < MEMO_RECORDS_USED &&
+		if (chain->below == c->urp && chain->end < INDEX_RECORDS_USED &&
 			(chain->records[chain->end - 1].flags & ZUNDO_TENURE_START) == 0)
 		{
 			if (c->urp >= chain->records[chain->end - 1].urp)
 				chain->descending = false;
-			memo_put(chain, chain->end++, c);
+			chain_put(chain, chain->end++, c);
 			chain->below = c->chain;
-			chain->used = ++memo_clock;
+			chain->used = ++index_clock;
 			return;
 		}
 		if (c->chain == chain->records[chain->start].urp &&
@@ -236,18 +239,18 @@ zheap_chain_index_note(const ZCachedUndo *c)
 		{
 			if (c->urp <= chain->records[chain->start].urp)
 				chain->descending = false;
-			memo_put(chain, --chain->start, c);
-			chain->used = ++memo_clock;
+			chain_put(chain, --chain->start, c);
+			chain->used = ++index_clock;
 			return;
 		}
-		if (memo_index(chain, c->urp) != NONE)
+		if (chain_find(chain, c->urp) != NONE)
 			return;
 	}
 
-	chain = memo_new_chain();
+	chain = new_chain();
 	chain->w = c->writer;
 	chain->persistence = c->persistence;
-	memo_put(chain, chain->end++, c);
+	chain_put(chain, chain->end++, c);
 	chain->below = c->chain;
-	chain->used = ++memo_clock;
+	chain->used = ++index_clock;
 }

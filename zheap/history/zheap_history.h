@@ -37,6 +37,17 @@ extern ZXactStatus zheap_xact_slot_fxid_status(Fxid fxid,
 extern ZXactStatus zheap_xact_slot_status(Buffer buffer, ZXactSlot slot,
 										  const UndoHorizons *hz);
 
+/*
+ * Is a committed transaction visible to every snapshot, present and future, of
+ * whoever may look at the relation?  Ended rows of it are dead to all.  rel may
+ * be NULL: then only those before all_visible_before are.  Standbys may lag
+ * behind: *conflict, unless conflict is NULL, is raised to the conflict horizon
+ * that removing what it ended must log.
+ */
+extern bool zheap_xact_slot_seen_by_all(Relation rel, Fxid fxid,
+										const UndoHorizons *hz,
+										Fxid *conflict);
+
 /* does any xact slot of the page have an aborted owner (share lock) */
 extern bool zheap_xact_slot_any_aborted(Buffer buffer, Page page,
 										const UndoHorizons *hz);
@@ -154,8 +165,8 @@ typedef struct ZVersion
 								 * invalid */
 
 	/*
-	 * SERIALIZABLE: nothing but copies of the row by rewrites of the table lay
-	 * above it; what zheap_predicate_hash() makes of the newest one
+	 * SERIALIZABLE: nothing but copies of the row by rewrites of the table
+	 * lay above it; what zheap_predicate_hash() makes of the newest one
 	 */
 	bool		copied;
 	uint32		copy_hash;
@@ -257,7 +268,8 @@ typedef struct ZTop
 } ZTop;
 
 extern void zheap_visibility_top(ZReadContext *cx, Buffer buffer, Page page,
-								 BlockNumber block, OffsetNumber off, ZTop *top);
+								 BlockNumber block, OffsetNumber off,
+								 ZTop *top);
 
 /*
  * Image and identity before my own most recent in-place update of the row

@@ -103,8 +103,7 @@ static bool
 is_needed(const ZReadContext *cx, Fxid writer)
 {
 	return writer >= cx->hz.discard_before &&
-		!GlobalVisCheckRemovableFullXid(cx->rel,
-										FullTransactionIdFromU64(writer));
+		!zheap_xact_slot_seen_by_all(cx->rel, writer, &cx->hz, NULL);
 }
 
 /* the walk stands at a version whose record was found */

@@ -5,11 +5,9 @@
  *	  backend-local memory in which a newer record takes the place of an
  *	  older one.
  *
- * Why an entry can't be stale: records are immutable, and the place of a
- * record of writer w is not written again while w might still write (its undo
- * is reused only when w is below the discard horizon, or rolled back), so
- * {persistence, w, urp} names one record for ever.  Whether the undo of w may
- * still be asked for at all (Z16) is tested by the reader every time.
+ * An entry cannot be stale: see "Read caches" in the README.  Whether the undo
+ * of its writer may still be asked for at all (Z16) is tested by the reader
+ * every time.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,13 +15,14 @@
 
 #include "common/hashfn.h"
 
+#include "undo/undo_cache.h"
 #include "undo/undo_debug.h"
 #include "zheap/history/zheap_record_cache.h"
 
 #define CACHE_SIZE		1024	/* a power of two */
 #define CACHE_USED	UNDO_KNOB("record-cache", CACHE_SIZE, 1, CACHE_SIZE)
 
-static ZCachedUndo cache[CACHE_SIZE];
+static ZCachedUndo *cache = NULL;	/* until the first record is put */
 
 static inline ZCachedUndo *
 place_of(UndoRecPtr urp)
@@ -34,8 +33,11 @@ place_of(UndoRecPtr urp)
 void
 zheap_record_cache_expect(UndoRecPtr urp)
 {
-	const char *place = (const char *) place_of(urp);
+	const char *place;
 
+	if (cache == NULL)
+		return;
+	place = (const char *) place_of(urp);
 	fetch_line(place);
 	fetch_line(place + 64);
 }
@@ -43,9 +45,12 @@ zheap_record_cache_expect(UndoRecPtr urp)
 const ZCachedUndo *
 zheap_record_cache_get(char persistence, Fxid writer, UndoRecPtr urp)
 {
-	const ZCachedUndo *c = place_of(urp);
+	const ZCachedUndo *c;
 
 	Assert(writer != InvalidFxid);
+	if (cache == NULL)
+		return NULL;
+	c = place_of(urp);
 	return c->urp == urp && c->writer == writer &&
 		c->persistence == persistence ? c : NULL;
 }
@@ -54,8 +59,11 @@ const ZCachedUndo *
 zheap_record_cache_put(char persistence, const UndoRecord *rec,
 					   const ZUndo *undo)
 {
-	ZCachedUndo *c = place_of(rec->urp);
+	ZCachedUndo *c;
 
+	if (cache == NULL)
+		cache = undo_cache_alloc(CACHE_SIZE * sizeof(ZCachedUndo));
+	c = place_of(rec->urp);
 	c->writer = rec->writer;
 	c->urp = rec->urp;
 	c->chain = rec->chain;

@@ -24,15 +24,13 @@
  */
 #include "postgres.h"
 
-#include "utils/memutils.h"
-
+#include "undo/undo_cache.h"
 #include "undo/undo_debug.h"
 #include "zheap/history/zheap_spill_chain.h"
 
 /*
  * Records read last.  One holds many rows of a page, and a scan asks for them
- * one by one.  They can't be stale, for the reason given in zheap_record_cache.c:
- * {persistence, writer, urp} names one immutable record for ever.
+ * one by one.  They cannot be stale: see "Read caches" in the README.
  */
 #define SPILL_CACHE		4
 #define SPILL_CACHE_USED	UNDO_KNOB("spill-cache", SPILL_CACHE, 1, SPILL_CACHE)
@@ -89,9 +87,7 @@ zheap_spill_chain_next(ZSpillChain *chain, UndoReader *reader,
 	if (c == NULL)
 	{
 		if (spill_cache == NULL)
-			spill_cache = MemoryContextAllocZero(TopMemoryContext,
-												 SPILL_CACHE *
-												 sizeof(SpillCache));
+			spill_cache = undo_cache_alloc(SPILL_CACHE * sizeof(SpillCache));
 		c = &spill_cache[spill_cache_next];
 		spill_cache_next = (spill_cache_next + 1) % SPILL_CACHE_USED;
 		c->valid = false;

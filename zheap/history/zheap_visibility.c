@@ -848,9 +848,7 @@ zheap_visibility_dead_to_all(ZReadContext *cx, Buffer buffer, Page page,
 	{
 		Fxid		p = ZXactSlotFxid(ZPageGetSpill(page));
 
-		return p < cx->hz.all_visible_before ||
-			GlobalVisCheckRemovableFullXid(cx->rel,
-										   FullTransactionIdFromU64(p));
+		return zheap_xact_slot_seen_by_all(cx->rel, p, &cx->hz, NULL);
 	}
 	if (!ItemIdIsNormal(lp))
 		return false;

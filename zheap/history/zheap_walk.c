@@ -55,7 +55,7 @@ zheap_walk_corrupt(Relation rel, BlockNumber block, OffsetNumber off,
 void
 zheap_walk_init(ZWalk *walk, Relation rel, UndoReader *reader,
 				const UndoHorizons *hz, BlockNumber block, OffsetNumber off,
-				char *image, uint16 * len)
+				char *image, uint16 *len)
 {
 	walk->rel = rel;
 	walk->reader = reader;
@@ -501,12 +501,9 @@ zheap_walk_fate(ZWalk *walk, Page page, Buffer buffer, Fxid *conflict)
 			case ZXACT_COMMITTED:
 				if (!ended)
 					return ZROW_SETTLED;
-				if (GlobalVisCheckRemovableFullXid(walk->rel,
-												   FullTransactionIdFromU64(walk->fxid)))
-				{
-					*conflict = Max(*conflict, walk->fxid);
+				if (zheap_xact_slot_seen_by_all(walk->rel, walk->fxid,
+												walk->hz, conflict))
 					return ZROW_ENDED_FOR_ALL;
-				}
 				/* the ender may be an older tenure's */
 				if (ZWalkIsExact(walk))
 					return ZROW_ENDED;

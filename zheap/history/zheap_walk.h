@@ -87,7 +87,7 @@ typedef struct ZWalk
 extern void zheap_walk_forget_missing(ZWalk *walk);
 extern void zheap_walk_init(ZWalk *walk, Relation rel, UndoReader *reader,
 							const UndoHorizons *hz, BlockNumber block,
-							OffsetNumber off, char *image, uint16 * len);
+							OffsetNumber off, char *image, uint16 *len);
 extern ZWalkState zheap_walk_start(ZWalk *walk, Page page);
 extern void zheap_walk_at_slot(ZWalk *walk, Page page, uint8 id);
 extern ZXactStatus zheap_walk_status(ZWalk *walk, Buffer buffer);

@@ -183,7 +183,21 @@ zheap_xact_slot_any_aborted(Buffer buffer, Page page, const UndoHorizons *hz)
  * ----------------------------------------------------------------
  */
 
-/* did the owner commit for everybody who will ever look, standbys excepted */
+bool
+zheap_xact_slot_seen_by_all(Relation rel, Fxid fxid, const UndoHorizons *hz,
+							Fxid *conflict)
+{
+	if (fxid < hz->all_visible_before)
+		return true;
+	if (rel == NULL ||
+		!GlobalVisCheckRemovableFullXid(rel, FullTransactionIdFromU64(fxid)))
+		return false;
+	if (conflict != NULL)
+		*conflict = Max(*conflict, fxid);
+	return true;
+}
+
+/* has the owner committed, visibly to every snapshot */
 static bool
 is_freezable(Relation rel, ZXactSlot slot, const UndoHorizons *hz)
 {
@@ -196,9 +210,7 @@ is_freezable(Relation rel, ZXactSlot slot, const UndoHorizons *hz)
 		case ZXACT_ALL_VISIBLE:
 			return true;
 		case ZXACT_COMMITTED:
-			return rel != NULL &&
-				GlobalVisCheckRemovableFullXid(rel,
-											   FullTransactionIdFromU64(fxid));
+			return zheap_xact_slot_seen_by_all(rel, fxid, hz, NULL);
 		default:
 			return false;
 	}
@@ -397,19 +409,13 @@ best_freezable(Relation rel, Page page, const UndoHorizons *hz,
 	for (int i = prefer <= nslots ? 0 : 1; i <= nslots; i++)
 	{
 		int			id = i == 0 ? prefer : i;
-		Fxid		fxid;
 
-		if (id == 0 || !s->committed[id])
-			continue;
-		fxid = ZXactSlotFxid(ZPageGetXactSlot(page, id));
-		if (fxid < hz->all_visible_before)
+		if (id != 0 && s->committed[id] &&
+			zheap_xact_slot_seen_by_all(rel,
+										ZXactSlotFxid(ZPageGetXactSlot(page,
+																	   id)),
+										hz, conflict))
 			return id;
-		if (GlobalVisCheckRemovableFullXid(rel,
-										   FullTransactionIdFromU64(fxid)))
-		{
-			*conflict = fxid;
-			return id;
-		}
 	}
 	return 0;
 }

@@ -62,7 +62,8 @@ extern bool zheap_index_fetch_tuple(struct IndexFetchTableData *data,
 									TupleTableSlot *slot, bool *call_again,
 									bool *all_dead);
 extern bool zheap_index_fetch_row_version(Relation rel, ItemPointer tid,
-										  Snapshot snapshot, TupleTableSlot *slot);
+										  Snapshot snapshot,
+										  TupleTableSlot *slot);
 extern bool zheap_index_fetch_tid_valid(TableScanDesc scan, ItemPointer tid);
 extern void zheap_index_fetch_latest_tid(TableScanDesc scan, ItemPointer tid);
 extern bool zheap_index_fetch_satisfies(Relation rel, TupleTableSlot *slot,

@@ -28,7 +28,7 @@ static struct
 	RelFileLocator locator;
 	BlockNumber block;
 	Buffer		buffer;			/* Invalid: empty */
-} recent[	RECENT_BUFFERS];
+}			recent[RECENT_BUFFERS];
 
 /* Remember that the block is in that buffer. */
 void
@@ -38,9 +38,9 @@ zheap_buffer_note(Relation rel, BlockNumber block, Buffer buffer)
 
 	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
 		return;
-	recent[		i].locator = RelationLocator(rel);
-	recent[		i].block = block;
-	recent[		i].buffer = buffer;
+	recent[i].locator = RelationLocator(rel);
+	recent[i].block = block;
+	recent[i].buffer = buffer;
 }
 
 /* As ReadBuffer(). */

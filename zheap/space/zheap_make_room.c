@@ -115,8 +115,9 @@ owner_fate(Survey *s, uint8 id)
 			s->owner[id] = OWNER_REMOVABLE;
 			break;
 		case ZXACT_COMMITTED:
-			s->owner[id] = GlobalVisCheckRemovableFullXid(s->rel,
-														  FullTransactionIdFromU64(ZXactSlotFxid(slot))) ?
+			s->owner[id] =
+				zheap_xact_slot_seen_by_all(s->rel, ZXactSlotFxid(slot), s->hz,
+											NULL) ?
 				OWNER_REMOVABLE : OWNER_COMMITTED;
 			break;
 		default:
@@ -244,8 +245,7 @@ find_ender(Spill *spill, UndoReader *reader, OffsetNumber off)
 		break;
 	}
 	if (status != ZXACT_COMMITTED ||
-		GlobalVisCheckRemovableFullXid(spill->rel,
-									   FullTransactionIdFromU64(walk->fxid)))
+		zheap_xact_slot_seen_by_all(spill->rel, walk->fxid, walk->hz, NULL))
 		return false;
 	spill->row[spill->nrows].off = off;
 	spill->row[spill->nrows].ender = walk->fxid;

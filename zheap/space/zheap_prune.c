@@ -106,22 +106,6 @@ prune_row(Prune *prune, OffsetNumber off, ZPruneResult *result)
 	}
 }
 
-/*
- * Is what this transaction ended or spilled dead to all who will ever look,
- * standbys excepted?  Raises *conflict if so.
- */
-static bool
-is_dead_to_all(const Prune *prune, Fxid fxid, Fxid *conflict)
-{
-	if (fxid < prune->hz->all_visible_before)
-		return true;
-	if (!GlobalVisCheckRemovableFullXid(prune->rel,
-										FullTransactionIdFromU64(fxid)))
-		return false;
-	*conflict = Max(*conflict, fxid);
-	return true;
-}
-
 static inline bool
 is_spilled(Page page, OffsetNumber off)
 {
@@ -147,7 +131,8 @@ mark_needed_entries(Prune *prune, bool *needed, Fxid *conflict)
 		ZSpillEntry entry;
 
 		/* whatever he and those before him spilled */
-		if (is_dead_to_all(prune, chain.fxid, conflict))
+		if (zheap_xact_slot_seen_by_all(prune->rel, chain.fxid, prune->hz,
+										conflict))
 			return true;
 		if (--prune->walk.budget < 0)
 			return false;
@@ -162,7 +147,9 @@ mark_needed_entries(Prune *prune, bool *needed, Fxid *conflict)
 			if (!is_spilled(page, entry.off) || seen[entry.off])
 				continue;
 			seen[entry.off] = true;
-			needed[entry.off] = !is_dead_to_all(prune, entry.fxid, conflict);
+			needed[entry.off] =
+				!zheap_xact_slot_seen_by_all(prune->rel, entry.fxid,
+											 prune->hz, conflict);
 		}
 	}
 	for (OffsetNumber off = FirstOffsetNumber;

@@ -884,7 +884,7 @@ confirm_speculative(Relation rel, Buffer buffer, ItemPointer tid)
  * copy of the row if it has toasted values, else NULL.
  */
 static char *
-remove_speculative(Relation rel, Buffer buffer, ItemPointer tid, uint16 * len)
+remove_speculative(Relation rel, Buffer buffer, ItemPointer tid, uint16 *len)
 {
 	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
 	Page		work = zheap_delta_begin(delta, rel, buffer);

@@ -36,6 +36,26 @@ typedef enum RowStep
 	ROW_AGAIN					/* something ended while we looked */
 } RowStep;
 
+/*
+ * The version that another snapshot sees.  A lock is no read in the sense of
+ * SERIALIZABLE.
+ */
+static bool
+row_find_as(ZRowWrite *w, Snapshot snapshot, ZVersion *v)
+{
+	Snapshot	save = w->cx.snapshot;
+	bool		save_check = w->cx.check_serializable;
+	bool		found;
+
+	w->cx.check_serializable = false;
+	w->cx.snapshot = snapshot;
+	found = zheap_visibility_find(&w->cx, w->buffer, w->page, w->block,
+								  w->off, v);
+	w->cx.snapshot = save;
+	w->cx.check_serializable = save_check;
+	return found;
+}
+
 /* ----------------------------------------------------------------
  *	judging the version
  * ----------------------------------------------------------------
@@ -156,19 +176,11 @@ static RowStep
 row_judge_below(ZRowWrite *w, TM_Result *result)
 {
 	ZVersion   *v = palloc(sizeof(ZVersion));
-	Snapshot	save = w->cx.snapshot;
-	bool		save_check = w->cx.check_serializable;
 	RowStep		step = ROW_TAKEN;
 	bool		found;
 
-	/* a lock is no read in the sense of SERIALIZABLE */
-	w->cx.check_serializable = false;
-	if (w->meant != ZMEANT_SNAPSHOT)
-		w->cx.snapshot = SnapshotSelf;
-	found = zheap_visibility_find(&w->cx, w->buffer, w->page, w->block,
-								  w->off, v);
-	w->cx.snapshot = save;
-	w->cx.check_serializable = save_check;
+	found = row_find_as(w, w->meant == ZMEANT_SNAPSHOT ? w->cx.snapshot :
+						SnapshotSelf, v);
 
 	if (!found && v->ended && w->meant != ZMEANT_SNAPSHOT)
 		step = ROW_AGAIN;		/* the mover committed just now */
@@ -203,21 +215,14 @@ static bool
 row_is_outdated(ZRowWrite *w)
 {
 	ZVersion   *v;
-	Snapshot	save = w->cx.snapshot;
-	bool		save_check = w->cx.check_serializable;
 	bool		outdated;
 
 	if (w->meant != ZMEANT_SNAPSHOT || !IsolationUsesXactSnapshot())
 		return false;
 
 	v = palloc(sizeof(ZVersion));
-	w->cx.check_serializable = false;
-	w->cx.snapshot = SnapshotSelf;
-	outdated = zheap_visibility_find(&w->cx, w->buffer, w->page, w->block,
-									 w->off, v) &&
+	outdated = row_find_as(w, SnapshotSelf, v) &&
 		!zheap_row_take_visible(w->snapshot, v->writer, v->own, v->cid);
-	w->cx.snapshot = save;
-	w->cx.check_serializable = save_check;
 	pfree(v);
 	return outdated;
 }
@@ -452,7 +457,6 @@ static RowStep
 row_look_spilled(ZRowWrite *w, TM_Result *result)
 {
 	ZVersion   *v = palloc(sizeof(ZVersion));
-	Snapshot	save = w->cx.snapshot;
 
 	zheap_visibility_top(&w->cx, w->buffer, w->page, w->block, w->off,
 						 &w->top);
@@ -466,10 +470,7 @@ row_look_spilled(ZRowWrite *w, TM_Result *result)
 	Assert(w->top.status == ZXACT_COMMITTED ||
 		   w->top.status == ZXACT_ALL_VISIBLE);
 
-	w->cx.snapshot = SnapshotAny;
-	(void) zheap_visibility_find(&w->cx, w->buffer, w->page, w->block, w->off,
-								 v);
-	w->cx.snapshot = save;
+	(void) row_find_as(w, SnapshotAny, v);
 	if (v->len == 0)
 	{
 		/* the last who could has just gone */

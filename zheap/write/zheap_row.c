@@ -39,8 +39,8 @@ bool		zheap_epq_running = false;
  * this memory only tells which one that was.  A few entries, since one INSERT
  * may look into several unique indexes before it locks a row.
  */
-#define DIRTY_MEMO_SIZE			16
-#define DIRTY_MEMO_USED	UNDO_KNOB("dirty-memo", DIRTY_MEMO_SIZE, 1, DIRTY_MEMO_SIZE)
+#define DIRTY_FOUND_SIZE			16
+#define DIRTY_MEMO_USED	UNDO_KNOB("dirty-memo", DIRTY_FOUND_SIZE, 1, DIRTY_FOUND_SIZE)
 
 typedef struct DirtyFound
 {
@@ -50,13 +50,13 @@ typedef struct DirtyFound
 	CommandId	cid;
 } DirtyFound;
 
-static DirtyFound dirty_found[DIRTY_MEMO_SIZE];
+static DirtyFound dirty_found[DIRTY_FOUND_SIZE];
 static int	dirty_found_next = 0;
 
 static DirtyFound *
 dirty_found_find(Oid relid, const ItemPointerData *tid)
 {
-	for (int i = 0; i < DIRTY_MEMO_SIZE; i++)
+	for (int i = 0; i < DIRTY_FOUND_SIZE; i++)
 	{
 		DirtyFound *m = &dirty_found[i];
 

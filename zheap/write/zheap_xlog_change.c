@@ -207,7 +207,7 @@ change_redo_failed(BlockNumber block, OffsetNumber offset)
  */
 static const char *
 change_redo_arrival(XLogReaderState *record, const ZMoveHead *head, Page page,
-					BlockNumber block, char *row, uint16 * len)
+					BlockNumber block, char *row, uint16 *len)
 {
 	bool		same = (head->flags & ZMOVE_SAME_PAGE) != 0;
 	Size		size;

@@ -217,7 +217,7 @@ put_token(char *p, Size skip, Size literal)
 }
 
 static const char *
-get_token(const char *p, const char *end, uint16 * skip, uint16 * literal)
+get_token(const char *p, const char *end, uint16 *skip, uint16 *literal)
 {
 	uint8		token = 0;
 	uint16		more = 0;
@@ -302,7 +302,7 @@ put_difference(char *to, Size max, const char *prev, uint16 prevlen,
 static const char *
 get_difference(const char *p, const char *end, uint64 number,
 			   const char *prev, uint16 prevlen, char *to, Size max,
-			   uint16 * len)
+			   uint16 *len)
 {
 	uint16		oldlen = prevlen - ZHEAP_HEADER_SIZE;
 	uint64		newlen = undo_unzigzag(oldlen, number >> 1);
@@ -338,7 +338,7 @@ get_difference(const char *p, const char *end, uint64 number,
 
 /* the row on the page at an offset, which may be any; NULL if there is none */
 static const char *
-row_at(Page page, OffsetNumber off, uint16 * len)
+row_at(Page page, OffsetNumber off, uint16 *len)
 {
 	ItemId		lp;
 	const char *tuple;
@@ -422,7 +422,7 @@ put_row_header(char *to, const ZInsertHead *head, uint16 natts)
 static bool
 parse_row(const char **p, const char *end, bool coded,
 		  const ZInsertHead *head, const char *prev, uint16 prevlen,
-		  char *to, Size max, uint16 * len)
+		  char *to, Size max, uint16 *len)
 {
 	uint64		number = 0;
 	uint16		natts = 0;
@@ -456,7 +456,7 @@ parse_row(const char **p, const char *end, bool coded,
 bool
 zheap_xlog_insert_decode_row(Page page, OffsetNumber before,
 							 const char *coded, Size size,
-							 uint8 xact_slot, char *to, uint16 * len)
+							 uint8 xact_slot, char *to, uint16 *len)
 {
 	ZInsertHead head = {0};
 	const char *end = coded + size;

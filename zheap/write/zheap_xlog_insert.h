@@ -116,7 +116,7 @@ extern uint16 zheap_xlog_insert_code_row(Page page, OffsetNumber before,
 extern bool zheap_xlog_insert_decode_row(Page page, OffsetNumber before,
 										 const char *coded,
 										 Size size, uint8 xact_slot, char *to,
-										 uint16 * len);
+										 uint16 *len);
 
 /* the change's rows; buf has BLCKSZ bytes */
 extern uint16 zheap_xlog_insert_code_rows(Page page,
