@@ -304,6 +304,12 @@ typedef void (*undo_rollback_page_fn) (Relation rel, BlockNumber block);
 extern void undo_apply_register_client(undo_rollback_page_fn rollback_page,
 									   Oid (*client_am_oid) (void));
 
+/*
+ * After an error that was caught without a subtransaction: give back locks on
+ * buffers and LWLocks, and whatever else no resource owner knows of.
+ */
+extern void undo_recover_from_error(void);
+
 /* for use by the client's own rollback code: relation without a catalog */
 extern Relation undo_fake_relation(RelFileLocator locator, char persistence,
 								   Oid reloid);

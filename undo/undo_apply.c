@@ -242,12 +242,12 @@ restore_outer_error(const SavedState *saved, ErrorData *outer)
 }
 
 /*
- * What AbortTransaction() did before it called us, as far as our own work can
- * have left something behind.  AbortBufferIO() is PostgreSQL 15's.  Buffer
+ * See undo.h.  What AbortTransaction() did before it called us, as far as our
+ * own work can have left something behind.  AbortBufferIO() is PostgreSQL 15's.  Buffer
  * pins are left to the resource owner, which is released right after us.
  */
-static void
-recover_from_error(const SavedState *saved)
+void
+undo_recover_from_error(void)
 {
 	LWLockReleaseAll();
 	pgstat_report_wait_end();
@@ -256,7 +256,6 @@ recover_from_error(const SavedState *saved)
 	XLogResetInsertion();
 	ConditionVariableCancelSleep();
 	LockErrorCleanup();
-	restore_state(saved);
 }
 
 /* ----------------------------------------------------------------
@@ -509,7 +508,8 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 		ErrorData  *error;
 
 		/* back in the abort context, which keeps memory for such moments */
-		recover_from_error(&saved);
+		undo_recover_from_error();
+		restore_state(&saved);
 		error = CopyErrorData();
 		FlushErrorState();
 		failed = true;

@@ -18,10 +18,12 @@
 #include "undo/undo_files.h"
 
 /*
- * The arrays have room for more logs than are ever made, so that a standby
- * whose settings differ a little can take all logs of its primary.
+ * The arrays have room for more logs than are ever made: a standby takes all
+ * logs of its primary, whose settings may be higher, and which makes them
+ * while the standby runs.  Room for one takes about 50 bytes.
  */
 #define UNDO_LOG_SLACK		64
+#define UNDO_LOG_ROOM		16384
 #define UNDO_LOG_SPARE		32
 
 /* logs that are made at most (assert builds) */
@@ -70,8 +72,10 @@ max_logs(void)
 	int			need = MaxBackends + max_prepared_xacts;
 
 	if (answer == 0)
-		answer = Min(Max(need, count_existing_logs()) + UNDO_LOG_SLACK,
-					 (int) UNDO_MAX_LOGS);
+	{
+		answer = Max(need, count_existing_logs()) + UNDO_LOG_SLACK;
+		answer = Min(Max(answer, UNDO_LOG_ROOM), (int) UNDO_MAX_LOGS);
+	}
 	return answer;
 }
 

@@ -36,7 +36,7 @@ typedef struct LevelState
 	int			nest_level;
 	int			npages;
 	uint64		bytes;
-	bool		overflow;		/* not everything was remembered */
+	bool		overflow;		/* not everything is remembered */
 } LevelState;
 
 static LevelState *levels;
@@ -61,13 +61,12 @@ bool		undo_xact_in_abort = false;
 static void *
 grow(void *array, int *max, Size size)
 {
-	if (array == NULL)
-	{
-		*max = ARRAY_START;
-		return MemoryContextAlloc(TopMemoryContext, *max * size);
-	}
-	*max *= 2;
-	return repalloc_huge(array, *max * size);
+	int			more = array == NULL ? ARRAY_START : *max * 2;
+
+	array = array == NULL ? MemoryContextAlloc(TopMemoryContext, more * size) :
+		repalloc_huge(array, more * size);
+	*max = more;
+	return array;
 }
 
 /* The state of the current nest level; may allocate. */
@@ -128,6 +127,16 @@ remember_page(UndoInsertion *ins, BlockNumber block, LevelState *level)
 		level->npages++;
 }
 
+/* Is it too much for a rollback in the foreground, with so many pages? */
+static void
+note_limits(LevelState *level, int n)
+{
+	if (n > MAX_FOREGROUND_PAGES ||
+		level->bytes >
+		Min((uint64) rollback_foreground_size * 1024, FOREGROUND_BYTES))
+		level->overflow = true;
+}
+
 void
 undo_xact_remember(UndoInsertion *ins, uint16 bytes)
 {
@@ -136,11 +145,7 @@ undo_xact_remember(UndoInsertion *ins, uint16 bytes)
 	if (!is_unlimited(ins->persistence))
 	{
 		level->bytes += bytes;
-		if (level->npages >= MAX_FOREGROUND_PAGES ||
-			level->bytes >
-			Min((uint64) rollback_foreground_size * 1024,
-				FOREGROUND_BYTES))
-			level->overflow = true;
+		note_limits(level, level->npages + 1);
 		if (level->overflow)
 			return;
 	}
@@ -218,16 +223,33 @@ rollback_levels(int level)
 		rollback_from(first_page, first_run, overflow);
 }
 
+/*
+ * Forget what a nest level wrote, the last one: it is the workers' to roll
+ * back.  All but temporary pages, which nobody else can.
+ */
+static void
+forget_level(int level)
+{
+	int			first = npages;
+	int			kept;
+
+	while (first > 0 && pages[first - 1].nest_level == level)
+		first--;
+	kept = first;
+	for (int i = first; i < npages; i++)
+		if (pages[i].persistence == RELPERSISTENCE_TEMP)
+			pages[kept++] = pages[i];
+	npages = kept;
+	while (nruns > 0 && runs[nruns - 1].nest_level == level)
+		nruns--;
+}
+
 /* A subtransaction's undo becomes its parent's. */
 static void
 merge_level(int level)
 {
 	LevelState *child;
 
-	for (int i = npages - 1; i >= 0 && pages[i].nest_level == level; i--)
-		pages[i].nest_level--;
-	for (int i = nruns - 1; i >= 0 && runs[i].nest_level == level; i--)
-		runs[i].nest_level--;
 	if (nlevels == 0 || levels[nlevels - 1].nest_level != level)
 		return;
 	child = &levels[nlevels - 1];
@@ -238,10 +260,17 @@ merge_level(int level)
 		parent->npages += child->npages;
 		parent->bytes += child->bytes;
 		parent->overflow |= child->overflow;
+		note_limits(parent, parent->npages);
+		if (parent->overflow)
+			forget_level(level);
 		nlevels--;
 	}
 	else
 		child->nest_level--;
+	for (int i = npages - 1; i >= 0 && pages[i].nest_level == level; i--)
+		pages[i].nest_level--;
+	for (int i = nruns - 1; i >= 0 && runs[i].nest_level == level; i--)
+		runs[i].nest_level--;
 }
 
 /* The logs go back; what was touched is forgotten. */

@@ -19,10 +19,13 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/freespace.h"
+#include "storage/fsm_internals.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/resowner.h"
 
+#include "undo/undo.h"
 #include "undo/undo_debug.h"
 #include "zheap/space/zheap_space.h"
 
@@ -32,6 +35,9 @@
 
 /* room that grows without passing a multiple of this isn't worth a word */
 #define FREED_STEP			UNDO_KNOB("freed-step", (BLCKSZ / 32), 1, (BLCKSZ / 32))
+
+/* levels of the map's tree: enough for all blocks there can be */
+#define FSM_LEVELS			((SlotsPerFSMPage >= 1626) ? 3 : 4)
 
 /* neighbours in the map's lowest level, about */
 #define FREED_NEAR			((BlockNumber) 4000)
@@ -74,12 +80,93 @@ freed_compare(const void *a, const void *b)
 	return (int) x->room - (int) y->room;
 }
 
+/* Tell the map of pages of a table that is open. */
+static void
+tell_of_pages(Relation rel, const FreedPage *page, int n)
+{
+	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
+	BlockNumber first = page[0].block;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (page[i].block >= nblocks ||
+			!RelFileLocatorEquals(page[i].locator, RelationLocator(rel)))
+			continue;
+		RecordPageWithFreeSpace(rel, page[i].block,
+								zheap_fsm_room(page[i].room));
+		if (i + 1 == n || page[i + 1].block - first > FREED_NEAR)
+		{
+			FreeSpaceMapVacuumRange(rel, first, page[i].block + 1);
+			if (i + 1 < n)
+				first = page[i + 1].block;
+		}
+	}
+}
+
+/*
+ * Does the map's file have a place for this block?  The leaf for a block comes
+ * after all leaves before it, and all pages of the upper levels that are
+ * needed for these; the root is the first page.
+ */
+static bool
+map_has_place(Relation rel, BlockNumber block)
+{
+	SMgrRelation smgr = RelationGetSmgr(rel);
+	uint64		above = block / SlotsPerFSMPage;
+	uint64		place = above;
+
+	if (!smgrexists(smgr, FSM_FORKNUM))
+		return false;
+	for (int i = 1; i < FSM_LEVELS; i++)
+	{
+		above /= SlotsPerFSMPage;
+		place += above + 1;
+	}
+	return place < smgrnblocks(smgr, FSM_FORKNUM);
+}
+
+/*
+ * The same where the map may have to grow, for which there may be no room: a
+ * hint must not make the transaction fail.  What an error leaves behind has an
+ * owner of its own.  (Core refuses to roll back a subtransaction at this time.)
+ */
+static void
+try_to_tell_of_pages(Relation rel, const FreedPage *page, int n)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	ResourceOwner own = ResourceOwnerCreate(owner, "zheap free space notes");
+	volatile bool done = false;
+
+	CurrentResourceOwner = own;
+	PG_TRY();
+	{
+		UNDO_ERROR_POINT("map-grows");
+		tell_of_pages(rel, page, n);
+		done = true;
+	}
+	PG_CATCH();
+	{
+		CurrentResourceOwner = owner;
+		MemoryContextSwitchTo(context);
+		if (geterrcode() == ERRCODE_QUERY_CANCELED)
+			PG_RE_THROW();
+		undo_recover_from_error();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	CurrentResourceOwner = owner;
+	ResourceOwnerRelease(own, RESOURCE_RELEASE_BEFORE_LOCKS, done, false);
+	ResourceOwnerRelease(own, RESOURCE_RELEASE_LOCKS, done, false);
+	ResourceOwnerRelease(own, RESOURCE_RELEASE_AFTER_LOCKS, done, false);
+	ResourceOwnerDelete(own);
+}
+
 /* Pages of one table, ascending. */
 static void
 tell_of_table(const FreedPage *page, int n)
 {
 	Relation	rel;
-	BlockNumber first = page[0].block;
 
 	/* by whatever command, it may be gone or locked against me */
 	if (!ConditionalLockRelationOid(page[0].relid, AccessShareLock))
@@ -87,22 +174,10 @@ tell_of_table(const FreedPage *page, int n)
 	rel = try_relation_open(page[0].relid, NoLock);
 	if (rel != NULL && RELKIND_HAS_STORAGE(rel->rd_rel->relkind))
 	{
-		BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
-
-		for (int i = 0; i < n; i++)
-		{
-			if (page[i].block >= nblocks ||
-				!RelFileLocatorEquals(page[i].locator, RelationLocator(rel)))
-				continue;
-			RecordPageWithFreeSpace(rel, page[i].block,
-									zheap_fsm_room(page[i].room));
-			if (i + 1 == n || page[i + 1].block - first > FREED_NEAR)
-			{
-				FreeSpaceMapVacuumRange(rel, first, page[i].block + 1);
-				if (i + 1 < n)
-					first = page[i + 1].block;
-			}
-		}
+		if (map_has_place(rel, page[n - 1].block))
+			tell_of_pages(rel, page, n);
+		else
+			try_to_tell_of_pages(rel, page, n);
 	}
 	if (rel != NULL)
 		relation_close(rel, NoLock);
@@ -225,6 +300,27 @@ room_to_come(Page page)
 	return Min(room, BLCKSZ - 1);
 }
 
+/* Room for twice as many notes; false if there is no memory for a mere hint. */
+static bool
+make_room_for_notes(void)
+{
+	int			more = freed == NULL ? FREED_START : maxfreed * 2;
+	FreedPage  *bigger =
+		MemoryContextAllocExtended(TopMemoryContext,
+								   more * sizeof(FreedPage), MCXT_ALLOC_NO_OOM);
+
+	if (bigger == NULL)
+		return false;
+	if (freed != NULL)
+	{
+		memcpy(bigger, freed, nfreed * sizeof(FreedPage));
+		pfree(freed);
+	}
+	freed = bigger;
+	maxfreed = more;
+	return true;
+}
+
 void
 zheap_fsm_notes_add(Relation rel, BlockNumber block, Page page, Size bytes)
 {
@@ -244,15 +340,8 @@ zheap_fsm_notes_add(Relation rel, BlockNumber block, Page page, Size bytes)
 
 	if (nfreed == FREED_MAX)
 		return;					/* left to vacuum */
-	if (nfreed == maxfreed)
-	{
-		maxfreed = freed == NULL ? FREED_START : maxfreed * 2;
-		if (freed == NULL)
-			freed = MemoryContextAlloc(TopMemoryContext,
-									   maxfreed * sizeof(FreedPage));
-		else
-			freed = repalloc(freed, maxfreed * sizeof(FreedPage));
-	}
+	if (nfreed == maxfreed && !make_room_for_notes())
+		return;
 	room = room_to_come(page);
 	last = &freed[nfreed++];
 	last->relid = RelationGetRelid(rel);
