@@ -83,6 +83,7 @@ OBJS = \
 	inspect/zheap_check_page.o \
 	inspect/zheap_check.o \
 	guard/zheap_guard.o \
+	guard/zheap_publication.o \
 	guard/zheap_ddl.o \
 	zheap_am.o
 

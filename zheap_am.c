@@ -94,6 +94,10 @@ rmgr_mask(char *page, BlockNumber blkno)
 static void
 rmgr_decode(LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
 {
+	uint8		op = XLogRecGetInfo(buf->record) & ~XLR_INFO_MASK;
+
+	if (op >= XLOG_ZHEAP_INSERT && op <= XLOG_ZHEAP_DELETE)
+		zheap_publication_passed_over(ctx, buf);
 }
 
 static const RmgrData zheap_rmgr = {
@@ -194,13 +198,6 @@ zheap_set_new_filenode(Relation rel, const RelFileLocator *newlocator,
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("handler function zheap_handler cannot be used by an access method of another name than \"zheap\"")));
-
-	if (XLogLogicalInfoActive() && persistence == RELPERSISTENCE_PERMANENT &&
-		rel->rd_createSubid != InvalidSubTransactionId)
-		ereport(WARNING,
-				(errmsg("logical decoding does not see changes of table \"%s\"",
-						RelationGetRelationName(rel)),
-				 errdetail("Tables of access method zheap are not decoded yet.")));
 
 	GetHeapamTableAmRoutine()->relation_set_new_filenode(rel, newlocator,
 														 persistence,
@@ -342,5 +339,5 @@ static const TableAmRoutine zheap_methods = {
 Datum
 zheap_handler(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_POINTER(&zheap_methods);
+	PG_RETURN_POINTER(zheap_publication_methods(&zheap_methods));
 }
