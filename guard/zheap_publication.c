@@ -11,8 +11,8 @@
  *	- INSERT, UPDATE and DELETE fail at wal_level = logical if a publication
  *	  publishes them.  That catches what the commands can't: two transactions
  *	  that don't see each other, and what is older than this rule
- *	- decoding for another plugin than pgoutput, which has no publications,
- *	  warns when it comes by a change of a zheap table for the first time
+ *	- decoding for another plugin than pgoutput, which has no publications, is
+ *	  logged when it comes by a change of a zheap table for the first time
  *
  * All of this file goes when zheap tables are decoded: with it the calls of
  * its functions, which are declared in zheap_guard.h.
@@ -347,7 +347,7 @@ void
 zheap_publication_passed_over(LogicalDecodingContext *ctx,
 							  XLogRecordBuffer *buf)
 {
-	static NameData told;		/* the last slot that was warned of */
+	static NameData told;		/* the last slot that was logged */
 	ReplicationSlot *slot = ctx->slot;
 	RelFileLocator locator;
 
@@ -360,7 +360,7 @@ zheap_publication_passed_over(LogicalDecodingContext *ctx,
 	if (RelLocatorDb(locator) != slot->data.database)
 		return;
 	told = slot->data.name;
-	ereport(WARNING,
+	ereport(LOG,
 			(errmsg("replication slot \"%s\" passes over changes of zheap tables",
 					NameStr(told)),
 			 errdetail("Tables of access method zheap are not decoded yet. The first change is one of the table with file number %u.",
