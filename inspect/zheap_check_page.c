@@ -511,7 +511,7 @@ check_page(ZCheck *check, void *arg)
 	check->buffer = ReadBuffer(check->rel, check->block);
 	LockBuffer(check->buffer, BUFFER_LOCK_SHARE);
 	check->page = BufferGetPage(check->buffer);
-	/* under the lock: who owns an xact slot there has its xid already */
+	/* under the lock: the owner of an xact slot there has its xid already */
 	check->next_fxid = U64FromFullTransactionId(ReadNextFullTransactionId());
 	check_units(check);
 	UnlockReleaseBuffer(check->buffer);

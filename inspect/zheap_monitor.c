@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_monitor.c
- *	  Functions for those who run a server: who holds undo, and waiting until
+ *	  Functions for operators of a server: what holds undo, and waiting until
  *	  rollbacks are done.  (Looking at pages is zheap_inspect.c's.)
  *
  *-------------------------------------------------------------------------

@@ -84,7 +84,7 @@ alive('cut undo');
 # a log that can't be written is given up at the first attempt
 $node->safe_psql('postgres', 'CREATE TABLE w (a int) USING zheap');
 ($ret, $out, $err) = $node->psql('postgres', 'INSERT INTO w SELECT generate_series(1, 100)');
-like($err, qr/WARNING:  undo log \d+ can't be written and is retired/, 'a log is retired');
+like($err, qr/WARNING:  undo log \d+ cannot be written and is retired/, 'a log is retired');
 $node->safe_psql('postgres', 'INSERT INTO w SELECT generate_series(1, 100); UPDATE w SET a = a + 1');
 is($node->safe_psql('postgres', 'SELECT sum(a) FROM w'), '5150', 'another log is written');
 $node->stop;

@@ -184,7 +184,7 @@ undo_check_room(void)
 		undo_holders_wait_for_room();
 }
 
-/* who keeps undo (undo_holders.c) */
+/* what keeps undo (undo_holders.c) */
 typedef enum UndoHolderKind
 {
 	UNDO_HOLDER_BACKEND,
@@ -280,9 +280,9 @@ extern bool undo_record_fetch(UndoReader *reader, UndoRecPtr urp, Fxid writer,
 							  BlockNumber block, bool held, UndoRecord *rec);
 
 /*
- * Who is going to fetch records from several places says so before, for all of
- * them in one go, then for all of them again: their waits for memory overlap.
- * Hints; never wrong, never throw.  (undo_shmem.c)
+ * A reader that is going to fetch records from several places says so, for all
+ * of them in one go, then for all of them again: their waits for memory
+ * overlap. Hints; never wrong, never throw.  (undo_shmem.c)
  */
 extern void undo_file_expect(char persistence, UndoRecPtr urp);
 extern void undo_file_expect_page(char persistence, UndoRecPtr urp);

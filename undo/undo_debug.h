@@ -48,7 +48,7 @@ typedef enum UndoPointKind
 
 extern int	undo_debug_seed;
 
-/* what an idle point may call; set by those who know how */
+/* what an idle point may call; set by the files that know how */
 extern void (*undo_debug_wake_launcher) (void);
 extern void (*undo_debug_roll_back) (void);
 

@@ -15,7 +15,7 @@
  * alone never says whether its record still exists: the 64-bit xid of the
  * record's writer does, compared with the two horizons of undo_log.h.  The
  * number space of logs is separate for permanent and for unlogged relations;
- * who follows a pointer knows the relation and thereby its persistence.
+ * a reader that follows a pointer knows the relation and so its persistence.
  *
  *-------------------------------------------------------------------------
  */

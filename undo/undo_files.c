@@ -51,7 +51,7 @@ undo_file_read(RelFileLocator locator, BlockNumber block, ReadBufferMode mode,
 }
 
 /*
- * Where undo pages were found last in shared buffers: saves readers, who jump
+ * Where undo pages were found last in shared buffers: saves readers, which jump
  * from log to log, the look into the buffer mapping table.  The buffer manager
  * checks the answer (ReadRecentBuffer), so it may be wrong.
  */

@@ -72,8 +72,8 @@ undo_frozen_raise_horizons(void)
 }
 
 /*
- * WARNING if U is more than so many transactions old: who vacuums because core
- * told him to learns here what else there is to do.
+ * WARNING if U is more than so many transactions old: an operator who vacuums
+ * because core said so learns here what else there is to do.
  */
 void
 undo_frozen_warn_of_age(uint32 limit)

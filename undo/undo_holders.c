@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * undo_holders.c
- *	  How much undo is kept, who keeps it, and zheap.max_undo_size.
+ *	  How much undo is kept, what keeps it, and zheap.max_undo_size.
  *
  * The limit is looked at where a writer holds no lock: the page switch only
  * notes that room may have run out (undo_room_wanted), and the client asks
@@ -107,7 +107,7 @@ retained_kb(void)
 }
 
 /* ----------------------------------------------------------------
- *	who
+ *	holders
  * ----------------------------------------------------------------
  */
 
@@ -269,7 +269,7 @@ holder_hint(void)
 	{
 		UndoHolder *holder = lfirst(lc);
 
-		/* of equals, somebody else: our own snapshot is as old as his xid */
+		/* of equals, another backend: our own snapshot is as old as its xid */
 		if (oldest == NULL || holder->oldest < oldest->oldest ||
 			(holder->oldest == oldest->oldest && oldest->pid == MyProcPid))
 			oldest = holder;
@@ -304,7 +304,7 @@ holder_hint(void)
 /*
  * See undo_check_room().  What is over the limit may only be waiting for the
  * launcher, so let it have some passes before giving up.  No lock on a buffer
- * may be held.  ERROR 53400 names who keeps the undo.
+ * may be held.  ERROR 53400 names what keeps the undo.
  */
 void
 undo_holders_wait_for_room(void)

@@ -176,7 +176,7 @@ undo_insert_prepare(UndoInsertion *ins)
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 				 errmsg("cannot write undo during recovery")));
 	if (max_size(ins) > UNDO_PAGE_CAPACITY)
-		elog(ERROR, "undo records of %d bytes don't fit a page",
+		elog(ERROR, "undo records of %d bytes do not fit a page",
 			 max_size(ins));
 
 	undo_xact_reserve_memory();
@@ -206,7 +206,7 @@ undo_insert_prepare(UndoInsertion *ins)
 		ins->new_run = true;
 		ins->start = ((PageHeader) page)->pd_lower;
 		if (!form_insertion(ins, page, BufferGetBlockNumber(ins->buffer)))
-			elog(ERROR, "undo records don't fit an empty page");
+			elog(ERROR, "undo records do not fit an empty page");
 	}
 	UNDO_POINT("prepared");
 }

@@ -61,7 +61,7 @@ raise_atomic(pg_atomic_uint64 *atomic, uint64 value)
 }
 
 /*
- * Publish horizons: h first, then u, so that a reader who asks in the opposite
+ * Publish horizons: h first, then u, so that a reader that asks in the opposite
  * order has u <= h.  Redo publishes too.
  */
 void
@@ -538,7 +538,7 @@ undo_log_retire(char persistence, UndoLogNumber number)
 						UNDO_LOG_RETIRED);
 	ereport(WARNING,
 			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("undo log %u can't be written and is retired", number)));
+			 errmsg("undo log %u cannot be written and is retired", number)));
 }
 
 /* ----------------------------------------------------------------

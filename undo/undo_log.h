@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * undo_log.h
- *	  Undo logs: where their bytes live, who writes to which, shared state,
+ *	  Undo logs: where their bytes live, their writers, shared state,
  *	  and the WAL records that move tails, heads and horizons.
  *
  * Private to undo/.
@@ -212,7 +212,7 @@ typedef struct UndoTouchedRun
  * error, restores holdoff counts, memory context, resource owner and a
  * pending outer error, repeats AbortTransaction's clean-up.  Returns true if
  * all pages were done within the limits (then the runs are marked applied),
- * false if the rest is left to the workers (who are woken).
+ * false if the rest is left to the workers (which are woken).
  */
 extern bool undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 								  const UndoTouchedRun *runs, int nruns,

@@ -11,8 +11,8 @@
  *	| header | entries ->  | free        | <- rels   | UndoPageOpaque   |
  *	+--------+-------------+-------------+-----------+------------------+
  *
- * Entries are written in sequence and never cross a page (U6).  An entry is a run
- * header (who writes, on which relation) or a record; each record tells how
+ * Entries are written in sequence and never cross a page (U6).  An entry is a
+ * run header (the writer, and the relation) or a record; each record tells how
  * many bytes before it its run header is.  A new run starts when the writer
  * (its own subtransaction xid counts) or the relation changes and on each new
  * page.  The relations written to stand before the special space, the first

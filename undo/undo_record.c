@@ -8,7 +8,7 @@
  * under the page's share lock; then the horizon is read again; only then is
  * the copy judged (U3, U11).
  *
- * Who reads several records of one page in a row gets the later ones from a
+ * A reader of several records of one page in a row gets the later ones from a
  * private copy of the page, without pin and lock.  The copy may be older than
  * the page.  What it holds is as true as ever: records are immutable, and
  * {persistence, writer, pointer} names one record for all time, since a page

@@ -11,8 +11,8 @@
  *
  * A rollback worker stands in nobody's way: it takes relation locks only if
  * they are free, for about a tenth of a second, and has core treat it as it
- * treats autovacuum, which is cancelled by whoever waits for its locks, and
- * terminated for DROP DATABASE.
+ * treats autovacuum, which is cancelled by any backend that waits for its
+ * locks, and terminated for DROP DATABASE.
  *
  *-------------------------------------------------------------------------
  */

@@ -13,7 +13,7 @@
  *					this transaction whose undo record names the old version:
  *					owner and record in undo, old block and offset.  Who doesn't
  *					see us steps back and goes on in the history that the row
- *					has in undo already, which stays as long as he needs it
+ *					has in undo already, which stays as long as it is needed
  *					(Z1).  Nothing of it is copied.
  *
  * Two things that old versions need don't live in undo.  Their out-of-line
@@ -283,9 +283,9 @@ load_page(Rewrite *rw, BlockNumber block)
 }
 
 /*
- * Who made the version that the walk stands at?  True: the walk stands at the
- * record, and the writer is mine or too recent to be visible to all.  False:
- * the version is settled.
+ * Which transaction made the version that the walk stands at?  True: the walk
+ * stands at the record, and the writer is mine or too recent to be visible to
+ * all.  False: the version is settled.
  */
 static bool
 find_recent_writer(Rewrite *rw, ZWalkState state)

@@ -163,8 +163,8 @@ delta_zero_hole(Page page)
 }
 
 /*
- * Who edits the copy goes from line pointer to line pointer and moves tuples:
- * a damaged one must not lead out of it.
+ * The caller that edits the copy goes from line pointer to line pointer and
+ * moves tuples: a damaged one must not lead out of it.
  */
 static void
 check_line_pointers(const ZPageDelta *delta)

@@ -113,7 +113,7 @@ zheap_conflict_unpack(Fxid fxid, uint64 packed)
 	return packed == 0 ? InvalidFxid : undo_unzigzag(fxid, packed - 1);
 }
 
-/* hot standby: cancel who may need what goes; no lock held */
+/* hot standby: cancel queries that may need what goes; no lock held */
 extern void zheap_delta_redo_conflict(XLogReaderState *record, Fxid conflict);
 
 extern void zheap_delta_redo(XLogReaderState *record);

@@ -10,8 +10,8 @@
  * excepted).  None of them allocates or throws, so they may run in a critical
  * section; zheap_page_check and zheap_page_problem are the exceptions.
  *
- * The hole between line pointers and tuples is always zero: whoever makes
- * bytes part of it clears them.  Gaps between tuples may hold anything.
+ * The hole between line pointers and tuples is always zero: a function that
+ * makes bytes part of it clears them.  Gaps between tuples may hold anything.
  *
  *-------------------------------------------------------------------------
  */

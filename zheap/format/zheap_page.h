@@ -58,7 +58,7 @@ StaticAssertDecl(sizeof(ZPageOpaqueData) == 8, "zheap page opaque is 8 bytes");
 
 /*
  * Xact slot.  FREE is {0, 0}.  OWNED: whether the owner runs, committed or
- * aborted is decided by whoever asks, never stored, but for the COMMITTED
+ * aborted is decided by each reader, never stored, but for the COMMITTED
  * hint, which only replaces a look into the commit log.  AMBIGUOUS: a rollback
  * returned the xact slot to a foreign owner (Z21).
  */

@@ -174,9 +174,9 @@ extern void zheap_tuple_report_short(uint16 len, int attnum)
 			pg_attribute_noreturn();
 
 /*
- * Which of the attributes in attrs (offset by FirstLowInvalidHeapAttributeNumber,
- * as in RelationGetIndexAttrBitmap) differ, by their stored image, between two
- * rows?  Result palloc'd.
+ * Which of the attributes in attrs (offset by
+ * FirstLowInvalidHeapAttributeNumber, as in RelationGetIndexAttrBitmap)
+ * differ, by their stored image, between two rows?  Result palloc'd.
  */
 extern Bitmapset *zheap_tuple_changed_attrs(Relation rel, Bitmapset *attrs,
 											const char *oldtuple,
@@ -191,7 +191,7 @@ extern Bitmapset *zheap_tuple_changed_attrs(Relation rel, Bitmapset *attrs,
 
 /*
  * Row versions copied by a scan, which the tuple slots that show them share
- * with it: whoever may look at them holds a reference, the scan as well as
+ * with it: every reader of them holds a reference, the scan as well as
  * each tuple slot.  The bytes change only while a scan has the only one, so a
  * tuple slot keeps its row however far the scan goes, and after its end.
  */
@@ -313,14 +313,14 @@ extern void zheap_tuple_slot_set_was_locked(TupleTableSlot *slot);
 
 /*
  * Asked when a user wants to see the writer of a version that is loose or
- * ended: set *writer and *cid to who made it, 0 if visible to all; false if
- * that can't be found out.  No buffer lock held.
+ * ended: set *writer and *cid to those that made it, 0 if visible to all;
+ * false if that can't be found out.  No buffer lock held.
  */
 typedef bool (*ZFindWriter) (TupleTableSlot *slot, Fxid *writer,
 							 CommandId *cid);
 extern ZFindWriter zheap_find_writer_hook;
 
-/* after an insert: say who wrote the row whose values the tuple slot holds */
+/* after an insert: name the writer of the row whose values the tuple slot holds */
 extern void zheap_tuple_slot_set_writer(TupleTableSlot *slot, Fxid writer,
 										CommandId cid);
 

@@ -308,7 +308,7 @@ shown_xmin(const ZTupleTableSlot *zslot)
 /*
  * Name the writer of the version before a system column of it is shown: scans
  * don't look for it, since hardly anybody asks.  An ended version was written
- * by another than the one who ended it.
+ * by another transaction than the one that ended it.
  */
 static TransactionId
 find_xmin(TupleTableSlot *slot)

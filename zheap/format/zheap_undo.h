@@ -31,28 +31,28 @@
  *					from the writer, urp, packed as one of log 0, length packed,
  *					bytes}
  *
- * A link is fxid, packed difference from the writer, and urp, packed relative to
- * chain; 0 and null if there is nothing.
+ * A link is fxid, packed difference from the writer, and urp, packed relative
+ * to chain; 0 and null if there is nothing.
  *
  * SPILL records form a chain of their own, headed by the page's spill field.
  * Each is a TENURE_START: prev_fxid is the writer of the record at chain (0 =
  * it is the oldest).  An entry is the row as it was, header included; fxid is
- * the committed writer that ended it, urp a record of his on the page at or
- * below which, in his tenure, the one that ended it is found.
+ * the committed writer that ended it, urp a record of it on the page at or
+ * below which, in its tenure, the one that ended it is found.
  *
  * PLAIN: the old version was visible to all and had no locks, so that its
  * header follows from the new one.
  *
  * INSERT_SET may list line pointers that were free when it was written, for
- * inserts of the same command while it is the newest record.  Who else uses one
- * of them does so in another xact slot, or writes a newer record, and its
- * version is never looked for here; so it is with INSERT_OPEN.
+ * inserts of the same command while it is the newest record.  Another insert
+ * that uses one of them does so in another xact slot, or writes a newer
+ * record, and its version is never looked for here; so it is with INSERT_OPEN.
  *
  * An open DELETE covers every row of the xact slot that is DELETED and isn't
- * covered by a newer record; all of them were plain.  It is the first record of
- * its top transaction in the xact slot, with nothing below (tenure FREE or
- * FROZEN), lest it cover what others deleted; and those rows were deleted by the
- * same (sub)transaction and command while it was the newest record, lest
+ * covered by a newer record; all of them were plain.  It is the first record
+ * of its top transaction in the xact slot, with nothing below (tenure FREE or
+ * FROZEN), lest it cover what others deleted; and those rows were deleted by
+ * the same (sub)transaction and command while it was the newest record, lest
  * another cid be theirs.
  *
  * JUMP names an older change of the same row by the same block, and how to get
@@ -121,7 +121,7 @@ typedef struct ZUndoDiff
 /* to an older change of the row */
 typedef struct ZUndoJump
 {
-	Fxid		fxid;			/* who made it */
+	Fxid		fxid;			/* its writer */
 	UndoRecPtr	urp;			/* its record */
 	uint32		span;			/* for the writers of jumps */
 	uint16		natts_flags1;	/* of the version that it made */

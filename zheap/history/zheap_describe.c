@@ -139,7 +139,7 @@ zheap_describe_tenure(ZReadContext *cx, Page page, BlockNumber block,
 }
 
 /*
- * Describe the version that a change replaces (Z6): see zheap.h.
+ * Describe the version that a change replaces (Z6): see zheap_history.h.
  *
  * An old version in another xact slot is named by that slot's content, walked
  * down to the first committed tenure: a running foreign taker above it may

@@ -39,10 +39,10 @@ extern ZXactStatus zheap_xact_slot_status(Buffer buffer, ZXactSlot slot,
 
 /*
  * Is a committed transaction visible to every snapshot, present and future, of
- * whoever may look at the relation?  Ended rows of it are dead to all.  rel may
- * be NULL: then only those before all_visible_before are.  Standbys may lag
- * behind: *conflict, unless conflict is NULL, is raised to the conflict horizon
- * that removing what it ended must log.
+ * every backend that may read the relation?  Ended rows of it are dead to
+ * all.  rel may be NULL: then only those before all_visible_before are.
+ * Standbys may lag behind: *conflict, unless conflict is NULL, is raised to
+ * the conflict horizon that removing what it ended must log.
  */
 extern bool zheap_xact_slot_seen_by_all(Relation rel, Fxid fxid,
 										const UndoHorizons *hz,
@@ -232,8 +232,8 @@ extern bool zheap_visibility_is_past(ZReadContext *cx, Buffer buffer,
  *
  * Returns true if no other row is there: no xact slot is unseen, and SPILLED
  * pointers are invisible.  Then the page may be unlocked once it is copied.
- * The snapshot is of type MVCC.  buffer is Invalid for a copy of the page, which
- * may have been rolled back.
+ * The snapshot is of type MVCC.  buffer is Invalid for a copy of the page,
+ * which may have been rolled back.
  */
 typedef struct ZOwners
 {
@@ -304,7 +304,7 @@ extern bool zheap_visibility_dead_to_all(ZReadContext *cx, Buffer buffer,
  *
  * A rewrite of the table copies a version, and the copy may have other bytes:
  * dropped columns are null there, added ones are filled in, values may be
- * toasted.  Who replaces it has the copy before him, so who reads the version
+ * toasted.  A writer that replaces it sees the copy, so a reader of the version
  * itself, below the copy, locks it under the copy's name.
  */
 extern uint32 zheap_predicate_hash(const char *tuple, uint16 len);

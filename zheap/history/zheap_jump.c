@@ -10,16 +10,16 @@
  * change of the row, and a diff that leads from the version made here to the
  * version made there, over all that lies between.
  *
- * Who may jump?  An MVCC snapshot that sees neither the change with the jump
- * nor the one at its end, both foreign.  Let a be the older one, b any change
- * between.  All of them stand in one stack: what was above an aborted change
- * was rolled back before the row was changed again, and if one below aborted
- * later, all above it did.  So b is a's top transaction's, which the snapshot
- * doesn't see; or of one that waited for the end of a's and was running when
- * the snapshot was taken, or later.  It isn't the reader's own either: nobody
- * else changes a row above an own change.  So the snapshot sees nothing of
- * what it passes over.  The record at the end is there because the snapshot
- * doesn't see its writer (Z1).
+ * Which readers may jump?  An MVCC snapshot that sees neither the change with
+ * the jump nor the one at its end, both foreign.  Let a be the older one, b
+ * any change between.  All of them stand in one stack: what was above an
+ * aborted change was rolled back before the row was changed again, and if one
+ * below aborted later, all above it did.  So b is a's top transaction's, which
+ * the snapshot doesn't see; or of one that waited for the end of a's and was
+ * running when the snapshot was taken, or later.  It isn't the reader's own
+ * either: nobody else changes a row above an own change.  So the snapshot sees
+ * nothing of what it passes over.  The record at the end is there because the
+ * snapshot doesn't see its writer (Z1).
  *
  * Not for SERIALIZABLE, which must hear of every writer it doesn't see; nor for
  * other kinds of snapshots, which look for what is newest.

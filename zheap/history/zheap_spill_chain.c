@@ -8,12 +8,12 @@
  * body goes to undo: the line pointer becomes SPILLED and an entry {row, its
  * ender by value} is written to a SPILL record.  These records form a chain
  * of their own, headed by a field of the page, which belongs to no
- * transaction: whoever wrote them may abort, and nothing is taken back.
+ * transaction: their writer may abort, and nothing is taken back.
  * (Writing: zheap_make_room.c.)
  *
- * Who has to read it?  Let p be the writer of a record.  He was running when
- * he wrote it, and all ends in it had committed.  A snapshot with xmin > p
- * began when he was gone, so it sees these ends: the row is dead for it.  For
+ * Which readers need it?  Let p be the writer of a record.  It was running when
+ * it wrote that, and all ends in it had committed.  A snapshot with xmin > p
+ * began after its end, so it sees these ends: the row is dead for it.  For
  * any other snapshot p >= xmin >= horizon, so the record is there (Z1), and
  * so is the history of an ender that it doesn't see.
  *

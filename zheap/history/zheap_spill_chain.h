@@ -4,8 +4,8 @@
  *	  The spill chain of a page: bodies of ended rows that were moved to undo
  *	  to make room (Z11).
  *
- * Private to zheap_spill_chain.c, zheap_walk.c, zheap_prune.c, zheap_make_room.c and
- * zheap_check_page.c.
+ * Private to zheap_spill_chain.c, zheap_walk.c, zheap_prune.c,
+ * zheap_make_room.c and zheap_check_page.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,7 +17,7 @@
 typedef enum ZSpillResult
 {
 	ZSPILL_FOUND,
-	ZSPILL_NEEDLESS,			/* ended for everybody who may ask */
+	ZSPILL_NEEDLESS,			/* ended for every snapshot that may ask */
 	ZSPILL_MISSING				/* corruption: the chain has no such row */
 } ZSpillResult;
 
@@ -49,7 +49,8 @@ extern bool zheap_spill_chain_next_entry(ZSpillCursor *entries,
 										 ZSpillEntry *entry);
 
 /*
- * Look for a spilled row.  Records of writers below floor are not read: who
+ * Look for a spilled row.  Records of writers below floor are not read: a
+ * snapshot that
  * passes the xmin of a snapshot asks for that snapshot.  entry->tuple lives
  * until the next call.
  */

@@ -8,8 +8,9 @@
  * page, hints of xact slots excepted.
  *
  * Locks: callers hold the page's content lock, share or exclusive, during a
- * whole call.  Only zheap_visibility_begin() and zheap_visibility_resample() want no page
- * locked.  Undo pages are locked one at a time inside undo_record_fetch().
+ * whole call.  Only zheap_visibility_begin() and zheap_visibility_resample()
+ * want no page locked.  Undo pages are locked one at a time inside
+ * undo_record_fetch().
  *
  * What may be thrown: corruption found on the way, serialization failures
  * (check_serializable), and "not supported" for historic snapshots.
@@ -93,7 +94,7 @@ mvcc_status(const ZReadContext *cx, ZWalk *walk, Buffer buffer)
 
 /*
  * The record found is a foreign writer's whom the snapshot doesn't see.  Go
- * back along jumps as long as it doesn't see who is at their end: see
+ * back along jumps as long as it does not see the change at their end: see
  * zheap_jump.c.
  */
 static void
@@ -342,7 +343,7 @@ note_copy(const ZReadContext *cx, const ZWalk *walk, ZVersion *v)
 }
 
 /*
- * See zheap.h for the contract.  An ended version found is left in
+ * See zheap_history.h for the contract.  An ended version found is left in
  * *v with its bytes; NON_VACUUMABLE is the one type that may return true for
  * one (it isn't removable yet).
  */
@@ -368,7 +369,7 @@ zheap_visibility_find(ZReadContext *cx, Buffer buffer, Page page,
 	}
 
 	version_clear(v);
-	/* who ended a spilled row has committed: nobody to wait for */
+	/* the ender of a spilled row has committed: no transaction to wait for */
 	if (type == SNAPSHOT_DIRTY && is_spilled(page, off))
 		return false;
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
@@ -462,8 +463,8 @@ zheap_visibility_find(ZReadContext *cx, Buffer buffer, Page page,
 }
 
 /*
- * See zheap.h.  If the snapshot sees the owner of the xact slot, it sees who
- * ended the row, be it the owner or somebody below (Z2).
+ * See zheap_history.h.  If the snapshot sees the owner of the xact slot, it sees the
+ * writer that ended the row, be it the owner or somebody below (Z2).
  */
 bool
 zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
@@ -556,7 +557,7 @@ read_ahead(ZReadContext *cx, ZWalk *walk, Fxid *w, UndoRecPtr *u, int n)
 }
 
 /*
- * Judge each owner once.  See zheap.h.
+ * Judge each owner once.  See zheap_history.h.
  *
  * Rows that refer to an owner seen are seen as they stand, though an older
  * tenure may have changed them: what lies below an owner that the snapshot sees
@@ -676,7 +677,7 @@ walk_to_top(ZWalk *walk, Page page, Buffer buffer, ZXactStatus *status,
 }
 
 /*
- * The newest non-aborted change of a row.  See zheap.h.  kind is 0 and
+ * The newest non-aborted change of a row.  See zheap_history.h.  kind is 0 and
  * key_changed false where no record was looked for: the version is visible to
  * all, or committed and not ended.
  */

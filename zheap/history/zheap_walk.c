@@ -115,8 +115,8 @@ zheap_walk_at_slot(ZWalk *walk, Page page, uint8 id)
 }
 
 /*
- * The start at a spilled row (Z11): the entry holds the row as it was when
- * it left the page, ended, and its committed ender.  NONE if nobody who may
+ * The start at a spilled row (Z11): the entry holds the row as it was when it
+ * left the page, ended, and its committed ender.  NONE if no snapshot that may
  * ask can see it any more.
  */
 static ZWalkState

@@ -4,8 +4,8 @@
  *	  Xact slots of a page: what became of an owner, choosing one for a
  *	  change, takeover, freezing.
  *
- * An xact slot never says whether its owner runs, committed or aborted;
- * whoever asks decides it here, in the order of Z15.  This file never
+ * An xact slot never says whether its owner runs, committed or aborted; every
+ * backend that asks decides it here, in the order of Z15.  This file never
  * rolls back: zheap_xact_slot_reserve reports an aborted owner and the
  * operation has it rolled back and starts over.
  *

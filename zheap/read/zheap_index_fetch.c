@@ -304,7 +304,7 @@ top_is_mine(Relation rel, const ItemPointerData *tid)
 	Page		page;
 	ZTop		top = {0};
 
-	/* who has no xid has changed nothing */
+	/* a transaction without an xid has changed nothing */
 	if (!TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		return false;
 
@@ -338,8 +338,8 @@ same_identity(Fxid writer1, CommandId cid1, Fxid writer2, CommandId cid2)
 
 /*
  * Tag DIRTY: the version that a DIRTY fetch found, if it still can be found;
- * else the newest committed one.  Who asks compares with a snapshot next, and
- * a version newer than the one found is none the snapshot sees.
+ * else the newest committed one.  The caller compares it with a snapshot next,
+ * and a version newer than the one found is none the snapshot sees.
  */
 static bool
 read_memo(Relation rel, const ItemPointerData *tid, ZVersion *v)
@@ -369,7 +369,7 @@ read_memo(Relation rel, const ItemPointerData *tid, ZVersion *v)
 static bool
 read_meant(Relation rel, const ItemPointerData *tid, ZVersion *v)
 {
-	/* who has no xid has changed nothing */
+	/* a transaction without an xid has changed nothing */
 	bool		ask = !zheap_epq_running &&
 		TransactionIdIsValid(GetTopTransactionIdIfAny());
 	bool		mine = false;
@@ -657,7 +657,7 @@ judge_entries(ZReadContext *cx, Buffer buffer, TM_IndexDeleteOp *delstate,
 			*freed += status->freespace;
 			found++;
 		}
-		/* spilled: dead to snapshots that are younger than who spilled it */
+		/* spilled: dead to snapshots that are younger than the spilling transaction */
 		if (ZItemIdIsSpilled(PageGetItemId(page, off)) &&
 			(ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) &&
 			ZXactSlotFxid(ZPageGetSpill(page)) >= cx->hz.all_visible_before)

@@ -67,7 +67,7 @@ zheap_buffer_read(Relation rel, BlockNumber block)
 }
 
 /*
- * As ReadBufferExtended(), for who reads block after block and had the block
+ * As ReadBufferExtended(), for a reader of block after block that had the block
  * before in buffer "last" (or Invalid).  Blocks that were loaded one after the
  * other tend to lie so in the buffer pool: try the neighbour before the block
  * is looked up.

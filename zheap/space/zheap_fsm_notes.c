@@ -4,9 +4,10 @@
  *	  Pages on which the running transaction ended or shrank rows.
  *
  * Their room can be used once the transaction has committed, by the next
- * writer who prunes or spills (zheap_make_room.c).  So that such a writer comes
- * by, the free space map is told at commit, of a page's room as it will be
- * then.  It is only a hint: who finds less there corrects the map.
+ * writer that prunes or spills (zheap_make_room.c).  So that such a writer
+ * comes by, the free space map is told at commit, of a page's room as it will
+ * be then.  It is only a hint: a backend that finds less there corrects the
+ * map.
  *
  * Pages that were rolled back by the abort itself are remembered until this
  * backend's next commit, because an abort extends no file, the map's neither.

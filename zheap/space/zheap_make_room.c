@@ -3,8 +3,8 @@
  * zheap_make_room.c
  *	  A writer needs room on a page: prune it and, if that isn't enough, spill.
  *
- * To spill (Z11) is to move the bodies of rows whose end has committed,
- * but that some snapshot may still see, to undo: see zheap_spill_chain.c.  It is
+ * To spill (Z11) is to move the bodies of rows whose end has committed, but
+ * that some snapshot may still see, to undo: see zheap_spill_chain.c.  It is
  * lazy: most bodies of deleted rows are never asked for again, and a DELETE
  * pays for none.  All that can be spilled on a page is spilled at once, or
  * nothing.
@@ -41,7 +41,7 @@
 /* what no record could hold: the biggest rows, each alone on its page */
 #define SPILL_MAX_BYTES			(UNDO_MAX_PAYLOAD - 128)
 
-/* undo records that may be read to find out who ended the rows of a page */
+/* undo records that may be read to find the enders of the rows of a page */
 #define SPILL_BUDGET			UNDO_KNOB("spill-budget", 500, 1, 500)
 
 /*
@@ -178,7 +178,7 @@ survey_page(Survey *s, int options)
 }
 
 /*
- * Room for inserts on a page, with what a writer who wants it can make of it
+ * Room for inserts on a page, with what a writer that wants it can make of it
  * by now.  For the free space map: an estimate from above, never counting
  * what doesn't help because there is no line pointer.
  */
@@ -201,13 +201,13 @@ zheap_make_room_estimate(Relation rel, Buffer buffer,
 }
 
 /* ----------------------------------------------------------------
- *	who ended a row
+ *	the ender of a row
  * ----------------------------------------------------------------
  */
 
 /*
- * Find the ender of a row.  True if he has committed and isn't visible to
- * all: then he, and where to find his record, are added to the rows to be
+ * Find the ender of a row.  True if it has committed and is not visible to
+ * all: then it, and where to find its record, are added to the rows to be
  * spilled.  What isn't REUSED was ended by the xact slot's owner, whose record
  * needn't be looked for.
  */
@@ -409,9 +409,9 @@ write_spill(Spill *spill)
 }
 
 /*
- * Spill all that can be spilled, if that gives what is missing.  Who may not
- * write undo may not spill (Z1).  Temporary tables have no use for it:
- * no snapshot outlives its transaction.
+ * Spill all that can be spilled, if that gives what is missing.  A process
+ * that may not write undo may not spill (Z1).  Temporary tables have no use
+ * for it: no snapshot outlives its transaction.
  */
 static bool
 page_spill(Relation rel, Buffer buffer, const UndoHorizons *hz, Size missing)
@@ -451,11 +451,12 @@ page_spill(Relation rel, Buffer buffer, const UndoHorizons *hz, Size missing)
 
 /*
  * Has the table had no index since the last VACUUM that found none?  Then no
- * index has entries of its line pointers: who builds one waits for writers
- * that do not know it.  The relcache entry's list of indexes is not asked.  It
- * lacks an index that this transaction has dropped, and a rollback brings that
- * one back, but not the line pointers.  relhasindex is taken back by VACUUM
- * alone, which runs in no transaction block and waits for whoever drops one.
+ * index has entries of its line pointers: a command that builds one waits for
+ * writers that do not know it.  The relcache entry's list of indexes is not
+ * asked.  It lacks an index that this transaction has dropped, and a rollback
+ * brings that one back, but not the line pointers.  relhasindex is taken back
+ * by VACUUM alone, which runs in no transaction block and waits for a
+ * transaction that drops one.
  */
 int
 zheap_make_room_options(Relation rel)

@@ -130,7 +130,7 @@ mark_needed_entries(Prune *prune, bool *needed, Fxid *conflict)
 		ZSpillCursor entries;
 		ZSpillEntry entry;
 
-		/* whatever he and those before him spilled */
+		/* whatever it and those before it spilled */
 		if (zheap_xact_slot_seen_by_all(prune->rel, chain.fxid, prune->hz,
 										conflict))
 			return true;
@@ -244,9 +244,9 @@ prune_survey(Prune *prune, ZPruneResult *result)
 }
 
 /*
- * Moving tuples makes the delta as large as they are.  Writers do without: who
- * needs the gaps compacts the page, and redo of his record does too.  Here it
- * is done where the gaps would make full page images larger by more.
+ * Moving tuples makes the delta as large as they are.  Writers do without: one
+ * that needs the gaps compacts the page, and redo of its record does too.
+ * Here it is done where the gaps would make full page images larger by more.
  */
 static void
 tidy_page(Page page)
@@ -266,7 +266,7 @@ tidy_page(Page page)
 }
 
 /*
- * See zheap.h.  The buffer is pinned and exclusively locked; hz was sampled
+ * See zheap_space.h.  The buffer is pinned and exclusively locked; hz was sampled
  * before that, or under the lock.  May throw (corruption) before anything is
  * changed.
  */

@@ -7,7 +7,7 @@
  * Nothing here changes a table page, except that a page that looks full may
  * be rolled back, pruned and spilled (which log what they do) before it is
  * given up.
- * New pages leave here as zeroes: who puts the first row on a page
+ * New pages leave here as zeroes: the insert that puts the first row on a page
  * initialises it in the critical section that logs it (Z29).  If that
  * never happens, vacuum finds the empty page and offers it again.
  *
@@ -202,8 +202,8 @@ first_candidate(const SpaceSearch *search)
  */
 
 /*
- * Add pages for those who wait for the extension lock, which is held, and
- * tell the map of them.  They stay zeroes.
+ * Add pages for the backends that wait for the extension lock, which is held,
+ * and tell the map of them.  They stay zeroes.
  */
 static void
 add_pages_for_waiters(const SpaceSearch *search)
@@ -267,7 +267,7 @@ extend_table(const SpaceSearch *search, BlockNumber *candidate)
 	if (!PageIsNew(page))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("block %u of relation \"%s\" isn't empty although the file was just extended by it",
+				 errmsg("block %u of relation \"%s\" is not empty although the file was just extended by it",
 						BufferGetBlockNumber(buffer),
 						RelationGetRelationName(search->rel))));
 	return buffer;

@@ -31,8 +31,8 @@ extern const char *zheap_buffer_next_page(Relation rel, Buffer buffer,
  */
 
 /*
- * Rolls a page back (Z20).  Takes and releases the exclusive lock itself, in batches; no
- * lock held by the caller.  The registered undo client.
+ * Rolls a page back (Z20).  Takes and releases the exclusive lock itself, in
+ * batches; no lock held by the caller.  The registered undo client.
  */
 extern void zheap_rollback_page(Relation rel, BlockNumber block);
 

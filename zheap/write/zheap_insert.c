@@ -82,8 +82,8 @@ typedef struct InsertStep
 } InsertStep;
 
 /*
- * My last open record (zheap_undo.h).  INSERT_OPEN, no ranges: it covers further
- * appends.  INSERT_SET: it lists all line pointers that were free.
+ * My last open record (zheap_undo.h).  INSERT_OPEN, no ranges: it covers
+ * further appends.  INSERT_SET: it lists all line pointers that were free.
  */
 static ZOpenRecord last_open;
 static int	last_nranges = 0;
@@ -435,7 +435,7 @@ describe_undo(InsertOp *op, InsertStep *step)
 static uint16
 step_flags2(const InsertOp *op)
 {
-	/* no plain insert: whoever doesn't see me has to look further */
+	/* no plain insert: a snapshot that does not see it has to look further */
 	if (op->copied != NULL)
 		return ZH_INPLACE | op->ended;
 	return op->token != 0 ? ZH_SPECULATIVE : 0;

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_lock.c
- *	  Writers meeting on a row: which version does the caller mean, who is in
- *	  the way, the recheck after waiting.
+ *	  Writers meeting on a row: which version the caller means, which
+ *	  transaction is in the way, the recheck after waiting.
  *
  * A row lock is an undo record of the locker plus bits in the row's header
  * (Z23).  Nobody's bits are believed without a look: live lockers are
@@ -32,7 +32,7 @@ typedef enum RowStep
 	ROW_WAIT,					/* for a transaction in the way */
 	ROW_WAIT_XACT_SLOT,			/* for an xact slot */
 	ROW_GET_TAG,				/* for the overflow lock */
-	ROW_SCAN_ORIGINS,			/* who is alive at the row's old TIDs? */
+	ROW_SCAN_ORIGINS,			/* which lockers are alive at the old TIDs? */
 	ROW_AGAIN					/* something ended while we looked */
 } RowStep;
 
@@ -72,8 +72,8 @@ row_top_is_insert(const ZRowWrite *w)
 }
 
 /*
- * An update of the key-keeping kind that put the row at another TID: who wants
- * it FOR KEY SHARE isn't in its way.
+ * An update of the key-keeping kind that put the row at another TID: a locker
+ * that wants it FOR KEY SHARE isn't in its way.
  */
 static bool
 row_top_is_kept_move(const ZTop *top)
@@ -167,10 +167,10 @@ row_judge_own(ZRowWrite *w, TM_Result *result)
 /*
  * FOR KEY SHARE doesn't care for updates that leave the keys alone, running or
  * committed after the snapshot (in place, none ever changes a key): the row is
- * locked, and the caller gets the version he means below the update.  If that
- * moved the row, the row's later versions must be locked too.  (Who had to
- * wait for the updater, because of a stronger lock, gets the newest version,
- * as from heap.)
+ * locked, and the caller gets the version that it means below the update.  If
+ * that moved the row, the row's later versions must be locked too.  (Who had
+ * to wait for the updater, because of a stronger lock, gets the newest
+ * version, as from heap.)
  */
 static RowStep
 row_judge_below(ZRowWrite *w, TM_Result *result)
@@ -363,7 +363,7 @@ row_is_mine_alone(const ZRowWrite *w)
 }
 
 /*
- * Find who has the row locked.  ROW_TAKEN: nobody whom the wanted mode
+ * Find the live lockers of the row.  ROW_TAKEN: none that the wanted mode
  * excludes.
  */
 static RowStep
@@ -462,7 +462,7 @@ row_look_spilled(ZRowWrite *w, TM_Result *result)
 						 &w->top);
 	if (!w->top.exists)
 	{
-		/* nobody who could have seen it is left */
+		/* no snapshot that could have seen it is left */
 		pfree(v);
 		return row_refuse(w, TM_Deleted, result);
 	}
@@ -473,7 +473,7 @@ row_look_spilled(ZRowWrite *w, TM_Result *result)
 	(void) row_find_as(w, SnapshotAny, v);
 	if (v->len == 0)
 	{
-		/* the last who could has just gone */
+		/* the last one that could has just gone */
 		pfree(v);
 		return row_refuse(w, TM_Deleted, result);
 	}
@@ -585,7 +585,7 @@ row_try(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 	{
 		Fxid		ignored = InvalidFxid;
 
-		/* do I have a lock: who has doesn't queue */
+		/* a transaction that has a lock does not queue */
 		if (row_judge_lockers(w, &ignored) == ROW_AGAIN)
 			return ROW_AGAIN;
 		return row_wants_origins(w) ? ROW_SCAN_ORIGINS : ROW_WAIT;

@@ -3,7 +3,7 @@
  * zheap_lock.h
  *	  A write to an existing row in flight, what delete, update and lock share:
  *	  its pages and the waiting (zheap_row.c), taking the row (zheap_lock.c),
- *	  writing (zheap_row_write.c), and who has it locked (zheap_lockers.c).
+ *	  writing (zheap_row_write.c), and its live lockers (zheap_lockers.c).
  *	  Private to these.
  *
  *		zheap_row_begin(&w, ...);			no lock held; resolves the TID's tag
@@ -42,13 +42,13 @@ typedef struct ZLockers
 	bool		foreign_live;	/* somebody of another transaction ... */
 	Fxid		foreign;		/* ... such as this one ... */
 	Fxid		newest;			/* ... the youngest being this */
-	Fxid		conflict;		/* one who excludes the wanted mode, or
+	Fxid		conflict;		/* one that excludes the wanted mode, or
 								 * Invalid */
 	bool		own_live;		/* I have a lock ... */
 	LockTupleMode own_mode;		/* ... the strongest being */
 } ZLockers;
 
-/* old TIDs of a moved row, and who is alive there (Z24) */
+/* old TIDs of a moved row, and the live lockers there (Z24) */
 typedef struct ZOrigins
 {
 	int			n;

@@ -1,22 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_lockers.c
- *	  Who has a row locked: live lockers in the undo chains of a page
+ *	  The live lockers of a row: those in the undo chains of a page
  *	  (Z23), and those a moved row left behind at its old TIDs (Z24).
  *
- * Says who is there; whether to wait, and how, is zheap_lock.c's.  Writes
+ * Whether to wait for them, and how, is decided in zheap_lock.c.  Writes
  * nothing, but that aborted owners of an origin's page are rolled back.
  *
  * Why origins are enough: a row moves while others have it locked only if they
  * hold FOR KEY SHARE, all other modes exclude any update.  The mover names the
  * old TID behind the new row's values.  Once the mover has committed nobody
- * records a new lock at the old TID, and while he runs who locks there has
+ * records a new lock at the old TID, and while it runs a locker there has
  * locked the new row before (zheap_tuple_lock.c).  So the lockers at an origin
- * only get fewer, and nobody must look there but who excludes FOR KEY SHARE.
- * A stronger lock found there, or that of a younger transaction than the
- * origin names, is another row's, to which the TID was given since.  (An old
- * transaction that locks that row too, FOR KEY SHARE, is waited for without
- * need.)
+ * only get fewer, and only a change that excludes FOR KEY SHARE must look
+ * there. A stronger lock found there, or that of a younger transaction than
+ * the origin names, is another row's, to which the TID was given since.  (An
+ * old transaction that locks that row too, FOR KEY SHARE, is waited for
+ * without need.)
  *
  *-------------------------------------------------------------------------
  */
@@ -222,7 +222,7 @@ scan_origin(Relation rel, const ZOrigin *origin, LockTupleMode want,
 }
 
 /*
- * Find out who is alive at the origins that were read, and whom a lock or
+ * Find the live lockers at the origins that were read, and those that a lock or
  * change of strength want has to wait for.  No page locked.
  */
 void

@@ -186,7 +186,7 @@ zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
 						zheap_new_page_xact_slots(plan->bodylen));
 	zheap_xlog_change_apply_own(w->page, &m->own[0]);
 	if (!zheap_xlog_change_apply_row(w->page, &m->old))
-		elog(PANIC, "row (%u,%u) can't be ended", w->block, w->off);
+		elog(PANIC, "row (%u,%u) cannot be ended", w->block, w->off);
 	if (!same)
 		zheap_xlog_change_apply_own(m->newpage, &m->own[1]);
 	if (!zheap_xlog_change_apply_arrival(m->newpage, plan->new_off,

@@ -3,7 +3,8 @@
  * zheap_row.c
  *	  A write to a row in flight: begin, lock its pages, wait for others, end.
  *
- * Which version is meant and who is in the way is judged by zheap_lock.c.
+ * Which version is meant and which transaction is in the way is judged by
+ * zheap_lock.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -155,7 +156,7 @@ zheap_row_begin(ZRowWrite *w, Relation rel, const ItemPointerData *tid,
 				 errmsg("cannot change or lock rows during a parallel operation")));
 	if (tag & ZTID_PRE)
 		elog(ERROR,
-			 "row version (%u,%u) of relation \"%s\" is the image before an update and can't be changed or locked",
+			 "row version (%u,%u) of relation \"%s\" is the image before an update and cannot be changed or locked",
 			 ItemPointerGetBlockNumberNoCheck(tid), zheap_tid_offset(tid),
 			 RelationGetRelationName(rel));
 	undo_check_room();
@@ -333,9 +334,9 @@ row_not_available(ZRowWrite *w)
 }
 
 /*
- * Queue for the row, so that waiters get it in turn.  Who already has some
- * lock on the row doesn't queue: he would wait for those who wait for him.
- * False: policy is to skip, and somebody is first.
+ * Queue for the row, so that waiters get it in turn.  A transaction that
+ * already has some lock on the row does not queue: it would wait for those
+ * that wait for it. False: policy is to skip, and somebody is first.
  */
 static bool
 row_queue(ZRowWrite *w)

@@ -21,7 +21,7 @@
 
 /*
  * The header that w's row will have after a change (its natts and value flags
- * as they are).  Who still has a lock on the row, myself included, must be
+ * as they are).  Live lockers of the row, the own transaction included, must be
  * found by later writers: MULTI_LOCKED stays.
  */
 void

@@ -115,9 +115,9 @@ lock_later(ZRowWrite *w, const ItemPointerData *tid)
  *
  * They are locked first, the newest before all others, and then it is checked
  * that the same move is still on top here.  So a link is followed only to what
- * its mover put there: had he aborted, he would be gone from the top.  And
- * whoever can see the new version meets my lock there or, if he moves it on,
- * names it as an origin; if the mover aborts it is met here.
+ * its mover put there: had it aborted, it would be gone from the top.  And a
+ * transaction that sees the new version meets the lock there or, if it moves
+ * it on, names it as an origin; if the mover aborts it is met here.
  */
 static TM_Result
 lock_take(ZRowWrite *w)

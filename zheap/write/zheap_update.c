@@ -239,7 +239,7 @@ update_may_overwrite(ZRowWrite *w, ZUpdatePlan *plan)
 /*
  * Make the new row's bytes for the page: it names the origins at which
  * somebody is alive, and if it moves, the TID it leaves if somebody is alive
- * here (Z24).  Only FOR KEY SHARE can be; who changes the key has waited
+ * here (Z24).  Only FOR KEY SHARE can be; a change of the key has waited
  * for all.  Returns a locker to wait for, in the unlikely case that they are
  * more than can be named.
  */

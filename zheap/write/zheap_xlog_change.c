@@ -4,8 +4,8 @@
  *	  Changes of existing rows as they are applied to a page, by the operation
  *	  and by redo alike, and redo and description of their WAL records.
  *
- * Nothing here decides anything: what to do to the page is in the record.
- * The records are built by zheap_row_write.c, zheap_delete.c and zheap_update.c.
+ * Nothing here decides anything: what to do to the page is in the record. The
+ * records are built by zheap_row_write.c, zheap_delete.c and zheap_update.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -197,7 +197,7 @@ zheap_xlog_change_unpack_move(XLogReaderState *record, ZMoveHead *head)
 static void
 change_redo_failed(BlockNumber block, OffsetNumber offset)
 {
-	elog(PANIC, "zheap redo: change of row (%u,%u) doesn't fit its page",
+	elog(PANIC, "zheap redo: change of row (%u,%u) does not fit its page",
 		 block, offset);
 }
 

@@ -27,8 +27,8 @@
  *				block 2: undo page, two records: MOVE, INSERT_SET
  *				block 3, 4: visibility map pages, ascending
  *
- * The logged header is the row's final one, so redo decides nothing
- * (Z27): the takeover or freezing pass over the page, then this header and body.
+ * The logged header is the row's final one, so redo decides nothing (Z27): the
+ * takeover or freezing pass over the page, then this header and body.
  *
  *-------------------------------------------------------------------------
  */
