@@ -807,16 +807,16 @@ zheap_visibility_only_copied(ZReadContext *cx, Buffer buffer, Page page,
 
 		if (status == ZXACT_ALL_VISIBLE)
 			return true;
-		if (status != ZXACT_COMMITTED)
-			return false;
-		if (!XidInMVCCSnapshot(XidFromFxid(walk.fxid), snapshot))
+		if (status == ZXACT_COMMITTED &&
+			!XidInMVCCSnapshot(XidFromFxid(walk.fxid), snapshot))
 			return true;
-		switch (zheap_walk_find(&walk, false))
+		/* whoever owns the xact slot now may have left this row alone */
+		switch (zheap_walk_find(&walk, status == ZXACT_ABORTED))
 		{
 			case ZFIND_GONE:
 				return true;
 			case ZFIND_FOUND:
-				if (!ZUndoIsCopy(&walk.undo))
+				if (status != ZXACT_COMMITTED || !ZUndoIsCopy(&walk.undo))
 					return false;
 				state = zheap_walk_step_back(&walk);
 				break;
