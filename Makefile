@@ -103,7 +103,7 @@ PG_CONFIG = pg_config
 
 # These look for a server themselves and need none to start with.
 CORE_MODES = parallel wal minimal
-TOOLS = check demo soak bench bench-quick core-suites \
+TOOLS = check chaos planted demo soak bench bench-quick core-suites \
 	$(CORE_MODES:%=core-suites-%)
 .PHONY: $(TOOLS) check-layers print-tests
 tool_env = $(if $(filter file,$(origin PG_CONFIG)),,PG_CONFIG='$(PG_CONFIG)')
@@ -133,6 +133,9 @@ demo:
 
 soak:
 	@$(tool_env) bash tools/pgbench-soak
+
+chaos planted:
+	@$(tool_env) HOURS='$(HOURS)' SEED='$(SEED)' bash tools/$@
 
 core-suites:
 	@$(tool_env) bash tools/core-suites

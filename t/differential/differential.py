@@ -60,6 +60,9 @@ SELECT bt_index_check(i.indexrelid, true) FROM pg_index i
 class Arena:
     """A cluster in which histories are played."""
 
+    schema = staticmethod(schema)
+    generator_for = staticmethod(generator_for)
+
     def __init__(self, bindir, am, settings=""):
         self.cluster = Cluster(bindir)
         self.am = am
@@ -112,7 +115,7 @@ class Arena:
         player = Player([(n, self.cluster.dsn(n)) for n in ("da", "db")],
                         NSESSIONS, KEEPER)
         for side, am in zip(player.sides, (self.am, "heap")):
-            for sql in schema(random.Random(seed), am):
+            for sql in self.schema(random.Random(seed), am):
                 for part in sql.split(";;"):
                     got = side.monitor.run(part)
                     if got.code:
@@ -162,7 +165,7 @@ class Arena:
         if verbose:
             player.played = Loud()
             player.verbose = True
-        generator = generator_for(seed, player, self.vacuum_full)
+        generator = self.generator_for(seed, player, self.vacuum_full)
         try:
             for _ in range(steps):
                 generator.play()
@@ -188,7 +191,7 @@ class Arena:
         try:
             for session, sql, ordered in steps:
                 player.step(session, sql, ordered)
-            self.final(player, generator_for(seed, player, False))
+            self.final(player, self.generator_for(seed, player, False))
             return None
         except Difference as e:
             return Difference("\n".join([str(e)] + self.cluster.log_faults()[:4]))

@@ -270,7 +270,7 @@ class Player:
         self.ordered[session] = ordered
         self.sent[session] = sql
         self.timed = None
-        if session == self.keeper or sql.startswith("SET lock_timeout"):
+        if session == self.keeper or re.match("SET (LOCAL )?lock_timeout", sql):
             self.timed = session
         if re.match("BEGIN.*SERIALIZABLE", sql):
             self.serializable[session] = True

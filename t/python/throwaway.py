@@ -33,6 +33,8 @@ def become_ordinary(script):
 
 
 class Cluster:
+    patterns = {}
+
     def __init__(self, bindir, name="node", root=None):
         self.bindir = bindir
         self.own_root = root is None
@@ -59,8 +61,16 @@ class Cluster:
         return done.stdout.decode(errors="replace")
 
     def init(self, settings=""):
-        self.tool("initdb", "-D", self.data, "-U", "tester", "-A", "trust",
-                  "-N", "-k")
+        # the first one of a test is kept, for initdb takes longer than a copy
+        pattern = Cluster.patterns.get(self.bindir)
+        if pattern is None:
+            pattern = tempfile.mkdtemp(prefix="zheap_random_")
+            self.tool("initdb", "-D", pattern, "-U", "tester", "-A", "trust",
+                      "-N", "-k")
+            Cluster.patterns[self.bindir] = pattern
+            atexit.register(shutil.rmtree, pattern, True)
+        shutil.copytree(pattern, self.data)
+        os.chmod(self.data, 0o700)
         self.configure("postgresql.conf", """
 shared_preload_libraries = 'zheap_am'
 listen_addresses = ''
