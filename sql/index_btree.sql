@@ -2,43 +2,9 @@
 -- back by rollback, are vacuumed and reindexed: the index always finds what a
 -- sequential scan finds.  The answers are heap's.
 SET default_table_access_method = zheap;
-CREATE TABLE bt_q (n serial, q text);
-CREATE FUNCTION bt_ask() RETURNS SETOF text LANGUAGE plpgsql AS $$
-DECLARE r record; seq text; idx text; o text;
-BEGIN
-	FOR r IN SELECT n, 'SELECT count(*) || '' '' || coalesce(sum(hashtextextended(r::text, 0) % 1000000), 0) FROM (' || q || ') r' AS q FROM bt_q ORDER BY n
-	LOOP
-		SET LOCAL enable_seqscan = on; SET LOCAL enable_indexscan = off;
-		SET LOCAL enable_bitmapscan = off; SET LOCAL enable_indexonlyscan = off;
-		EXECUTE r.q INTO seq;
-		o := '';
-		SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = on;
-		EXECUTE r.q INTO idx;
-		IF idx IS DISTINCT FROM seq THEN o := o || ' bitmap scan: ' || idx; END IF;
-		SET LOCAL enable_bitmapscan = off; SET LOCAL enable_indexscan = on;
-		EXECUTE r.q INTO idx;
-		IF idx IS DISTINCT FROM seq THEN o := o || ' index scan: ' || idx; END IF;
-		SET LOCAL enable_indexonlyscan = on;
-		EXECUTE r.q INTO idx;
-		IF idx IS DISTINCT FROM seq THEN o := o || ' index only scan: ' || idx; END IF;
-		RETURN NEXT seq || o;
-	END LOOP;
-END $$;
--- each query must use an index when asked to
-CREATE FUNCTION bt_plans() RETURNS SETOF text LANGUAGE plpgsql AS $$
-DECLARE r record; l text;
-BEGIN
-	SET LOCAL enable_seqscan = off;
-	FOR r IN SELECT q FROM bt_q ORDER BY n
-	LOOP
-		FOR l IN EXECUTE 'EXPLAIN (COSTS OFF) ' || r.q
-		LOOP
-			IF l ~ 'Seq Scan' THEN RETURN NEXT 'no index: ' || r.q; END IF;
-		END LOOP;
-	END LOOP;
-END $$;
-\pset format unaligned
-\pset tuples_only on
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set answers :abs_srcdir '/sql/include/index_answers.sql'
+\i :answers
 CREATE TABLE bt (id int PRIMARY KEY, k int, t text, v int, note text);
 INSERT INTO bt SELECT g, g % 50, 'text ' || g % 30, g, 'note' FROM generate_series(1, 1000) g;
 CREATE INDEX bt_k ON bt (k) WITH (deduplicate_items = on);
@@ -48,50 +14,50 @@ CREATE INDEX bt_part ON bt (t) WHERE k < 25;
 CREATE INDEX bt_expr ON bt ((k + v), upper(t));
 CREATE UNIQUE INDEX bt_uexpr ON bt ((v * 2)) WHERE k < 1000000;
 CREATE INDEX bt_row ON bt (t COLLATE "C" text_pattern_ops);
-INSERT INTO bt_q (q) VALUES ('SELECT id, note FROM bt WHERE k = 7'), ('SELECT k FROM bt WHERE k BETWEEN 1000 AND 1020'),
+INSERT INTO index_q (q) VALUES ('SELECT id, note FROM bt WHERE k = 7'), ('SELECT k FROM bt WHERE k BETWEEN 1000 AND 1020'),
 	('SELECT k, t FROM bt WHERE (k, t) > (45, ''text 2'')'), ('SELECT t, k, v FROM bt WHERE t > ''text 27'''),
 	('SELECT id FROM bt WHERE t = ''text 3'' AND k < 25'), ('SELECT id FROM bt WHERE k + v = 400'),
 	('SELECT v * 2 FROM bt WHERE v * 2 BETWEEN 300 AND 400 AND k < 1000000'), ('SELECT id FROM bt WHERE t COLLATE "C" LIKE ''text 1%'''),
 	('SELECT id FROM bt WHERE k = ANY (''{3,1004,2005}'')'), ('SELECT max(k) FROM bt'), ('SELECT id, note FROM bt WHERE id > 990'),
 	('SELECT id FROM bt WHERE k IS NULL');
-SELECT bt_plans();
-SELECT bt_ask();
+SELECT index_plans();
+SELECT index_ask();
 -- in place: no column of an index
 UPDATE bt SET note = 'changed ' || id WHERE id % 3 = 0;
 UPDATE bt SET note = repeat('longer ', 3) WHERE id % 5 = 0;
-SELECT bt_ask();
+SELECT index_ask();
 -- moved: their columns
 UPDATE bt SET k = k + 1000, t = t || '.' WHERE id % 4 = 0;
-SELECT bt_ask();
+SELECT index_ask();
 UPDATE bt SET k = k + 1000, t = t || '.', note = '' WHERE id % 8 = 0;
 DELETE FROM bt WHERE id % 7 = 0;
 INSERT INTO bt SELECT g, g % 50, 'text ' || g % 30, g, 'second' FROM generate_series(1001, 1200) g;
-SELECT bt_ask();
+SELECT index_ask();
 -- own changes, undone in parts and as a whole
 BEGIN;
 UPDATE bt SET note = 'gone';
 UPDATE bt SET k = k + 1000, t = t || '.' WHERE id % 3 = 1;
-SELECT bt_ask();
+SELECT index_ask();
 SAVEPOINT s;
 DELETE FROM bt WHERE id % 2 = 0;
 UPDATE bt SET k = k + 1000, t = t || '.';
 INSERT INTO bt SELECT g, g % 50, 'text ' || g % 30, g, 'third' FROM generate_series(1201, 1300) g;
-SELECT bt_ask();
+SELECT index_ask();
 ROLLBACK TO s;
-SELECT bt_ask();
+SELECT index_ask();
 ROLLBACK;
-SELECT bt_ask();
+SELECT index_ask();
 -- entries of what was taken back or ended are killed by scans, and reused
-SELECT bt_ask();
+SELECT index_ask();
 DELETE FROM bt WHERE id % 5 = 1;
-SELECT bt_ask();
-SELECT bt_ask();
+SELECT index_ask();
+SELECT index_ask();
 INSERT INTO bt SELECT g, g % 50, 'text ' || g % 30, g, 'third' FROM generate_series(1201, 1300) g;
-SELECT bt_ask();
+SELECT index_ask();
 VACUUM bt;
-SELECT bt_ask();
+SELECT index_ask();
 INSERT INTO bt SELECT g, NULL, NULL, g, 'fourth' FROM generate_series(1301, 1400) g;
-SELECT bt_ask();
+SELECT index_ask();
 -- an old cursor over what changes
 BEGIN;
 SET LOCAL enable_seqscan = off;
@@ -100,38 +66,38 @@ UPDATE bt SET k = k + 1000, t = t || '.', note = 'under it';
 DELETE FROM bt WHERE id % 2 = 1;
 FETCH ALL FROM c;
 COMMIT;
-SELECT bt_ask();
+SELECT index_ask();
 VACUUM (INDEX_CLEANUP ON) bt;
-SELECT bt_ask();
+SELECT index_ask();
 REINDEX TABLE bt;
-SELECT bt_ask();
+SELECT index_ask();
 UPDATE bt SET note = 'again', id = id;
 REINDEX TABLE CONCURRENTLY bt;
-SELECT bt_ask();
+SELECT index_ask();
 BEGIN;
 UPDATE bt SET k = k + 1000, t = t || '.' WHERE id % 2 = 0;
 UPDATE bt SET note = 'late';
 CREATE INDEX bt_again ON bt (k, v, t);
-SELECT bt_ask();
+SELECT index_ask();
 COMMIT;
-SELECT bt_ask();
+SELECT index_ask();
 -- many equal keys: posting lists made, split, taken apart
 UPDATE bt SET k = 5, t = 'same' WHERE id % 2 = 0;
-SELECT bt_ask();
+SELECT index_ask();
 UPDATE bt SET k = 6 WHERE id % 4 = 0;
 BEGIN;
 UPDATE bt SET k = 7;
 ROLLBACK;
-SELECT bt_ask();
+SELECT index_ask();
 VACUUM bt;
-SELECT bt_ask();
+SELECT index_ask();
 -- the same key again and again: entries of dead versions go
 DO $$ BEGIN FOR i IN 1 .. 80 LOOP UPDATE bt SET k = i % 3, note = i::text WHERE id = 10; END LOOP; END $$;
 DO $$ BEGIN FOR i IN 1 .. 80 LOOP UPDATE bt SET k = i % 3, note = i::text WHERE id = 20; COMMIT; END LOOP; END $$;
-SELECT bt_ask();
+SELECT index_ask();
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS amcheck;
 RESET client_min_messages;
 SELECT indexrelid::regclass, bt_index_parent_check(indexrelid, true, true) FROM pg_index WHERE indrelid = 'bt'::regclass ORDER BY indexrelid::regclass::text;
-DROP TABLE bt, bt_q;
-DROP FUNCTION bt_ask, bt_plans;
+DROP TABLE bt, index_q;
+DROP FUNCTION index_ask, index_plans;

@@ -29,6 +29,7 @@ cmp_ok(scalar(@files), '>', 10, 'there are files to run');
 $node->safe_psql('postgres', 'CREATE DATABASE runs');
 $node->safe_psql($_, 'CREATE EXTENSION zheap_am; CREATE EXTENSION amcheck') for qw(postgres runs);
 chdir "$FindBin::RealBin/..";
+$ENV{PG_ABS_SRCDIR} = "$FindBin::RealBin/..";	# as pg_regress sets it
 for my $file (@files)
 {
 	my ($out, $err) = ('', '');
