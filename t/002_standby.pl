@@ -27,17 +27,10 @@ CREATE TABLE bulk (a int, b text) USING zheap;
 INSERT INTO s SELECT g, 0, g, 'before' FROM generate_series(1, 2000) g;
 INSERT INTO w SELECT g, 0, g % 10, 'x' FROM generate_series(1, 300) g;
 });
-$node->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', q{
-max_standby_streaming_delay = -1
-hot_standby_feedback = on
-wal_receiver_status_interval = 1s
+my $standby = zheap_standby($node, feedback => 1, conf => q{
 shared_buffers = 4MB
 wal_keep_size = 8GB
 });
-$standby->start;
 
 my @tables = qw(s w bulk);
 

@@ -25,15 +25,7 @@ CREATE INDEX r_k ON r (k);
 INSERT INTO r SELECT g, -g, 'first', CASE WHEN g % 10 = 0 THEN repeat('b', 3000) END FROM generate_series(1, 1000) g;
 ALTER TABLE r ADD late text DEFAULT 'late';
 });
-$node->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', q{
-max_standby_streaming_delay = -1
-hot_standby_feedback = on
-wal_receiver_status_interval = 1s
-});
-$standby->start;
+my $standby = zheap_standby($node, feedback => 1);
 
 my $look = q{SELECT count(*), sum(id), sum(k), sum(length(t)), sum(length(big)), count(late),
 	sum(hashtextextended(r::text, 0)::numeric) FROM r};

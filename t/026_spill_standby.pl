@@ -22,18 +22,8 @@ CREATE INDEX z_k ON z (k);
 CREATE TABLE hot (id int PRIMARY KEY, n int) USING zheap;
 INSERT INTO hot VALUES (1, 0);
 INSERT INTO z SELECT g, g, repeat('a', 80) FROM generate_series(1, 2000) g;
-SELECT pg_create_physical_replication_slot('standby');
 });
-$node->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', q{
-max_standby_streaming_delay = -1
-hot_standby_feedback = on
-primary_slot_name = 'standby'
-wal_receiver_status_interval = 1s
-});
-$standby->start;
+my $standby = zheap_standby($node, slot => 'standby', feedback => 1);
 $node->wait_for_catchup($standby);
 
 sub spilled

@@ -22,11 +22,11 @@ CREATE INDEX x_k ON x (k);
 CREATE INDEX x_h ON x USING hash (h);
 CREATE INDEX x_r ON x USING gist (r);
 CREATE TABLE tick (n int)});
-$primary->backup('b');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($primary, 'b', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "hot_standby_feedback = off\nmax_standby_streaming_delay = -1\nmax_standby_archive_delay = -1\n");
-$standby->start;
+my $standby = zheap_standby($primary, conf => q{
+hot_standby_feedback = off
+max_standby_streaming_delay = -1
+max_standby_archive_delay = -1
+});
 $primary->wait_for_catchup($standby);
 
 my $ask = q{SET enable_seqscan = off; SET enable_bitmapscan = off;

@@ -98,16 +98,7 @@ refused($err, qr/HINT:  This transaction is the oldest one itself\. Split it/, '
 is($node->safe_psql('postgres', 'SELECT min(c) > 0, max(length(t)) FROM d'), 't|40', 'all of it is undone');
 
 # --- the replication slot of a standby that is gone
-$node->safe_psql('postgres', q{SELECT pg_create_physical_replication_slot('gone')});
-$node->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', q{
-hot_standby_feedback = on
-wal_receiver_status_interval = 1s
-primary_slot_name = 'gone'
-});
-$standby->start;
+my $standby = zheap_standby($node, slot => 'gone', feedback => 1);
 my $far = session($standby);
 ask($far, "BEGIN ISOLATION LEVEL REPEATABLE READ; $digest");
 ok($node->poll_query_until('postgres', 'SELECT xmin IS NOT NULL FROM pg_replication_slots'), 'feedback');

@@ -21,17 +21,8 @@ CREATE EXTENSION zheap_am;
 CREATE TABLE x (k int PRIMARY KEY, c int, t text) USING zheap;
 INSERT INTO x SELECT g, 0, repeat('x', 40) FROM generate_series(1, 3000) g;
 });
-$a->backup('base');
-my $b = PostgreSQL::Test::Cluster->new('b');
-$b->init_from_backup($a, 'base', has_streaming => 1);
-my $feedback = "hot_standby_feedback = on\nwal_receiver_status_interval = 1s\nmax_standby_streaming_delay = -1\n";
-$b->append_conf('postgresql.conf', $feedback);
-$b->start;
-$b->backup('base');
-my $c = PostgreSQL::Test::Cluster->new('c');
-$c->init_from_backup($b, 'base', has_streaming => 1);
-$c->append_conf('postgresql.conf', $feedback);
-$c->start;
+my $b = zheap_standby($a, name => 'b', feedback => 1);
+my $c = zheap_standby($b, name => 'c', feedback => 1);
 
 sub catch_up
 {

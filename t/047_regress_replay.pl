@@ -17,12 +17,7 @@ shared_buffers = 32MB
 autovacuum_naptime = 1s
 });
 $node->start;
-$node->backup('base');
-$node->safe_psql('postgres', q{SELECT pg_create_physical_replication_slot('replay')});
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 0\nprimary_slot_name = 'replay'\n");
-$standby->start;
+my $standby = zheap_standby($node, slot => 'replay', conf => "max_standby_streaming_delay = 0");
 
 my @files = sort glob "$FindBin::RealBin/../sql/*.sql";
 cmp_ok(scalar(@files), '>', 10, 'there are files to run');

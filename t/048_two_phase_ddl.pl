@@ -17,11 +17,7 @@ wal_consistency_checking = 'zheap'
 });
 $node->start;
 $node->safe_psql('postgres', q{CREATE TABLESPACE other LOCATION ''});
-$node->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = 0\n");
-$standby->start;
+my $standby = zheap_standby($node, conf => "max_standby_streaming_delay = 0\n");
 $node->safe_psql('postgres', q{
 CREATE EXTENSION zheap_am;
 CREATE TABLE x (k int PRIMARY KEY, c int, t text) USING zheap;

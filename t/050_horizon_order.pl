@@ -44,10 +44,10 @@ subtest 'a discard is published after its WAL' => sub {
 	# horizon been published first, pages would name what WAL doesn't know
 	for my $point ('discard-logged', 'discard-published')
 	{
-		my $standby = PostgreSQL::Test::Cluster->new("standby_$point");
-		$standby->init_from_backup($node, 'base', has_streaming => 1);
-		$standby->append_conf('postgresql.conf', "max_standby_streaming_delay = -1\nhot_standby_feedback = off\n");
-		$standby->start;
+		my $standby = zheap_standby($node, name => "standby_$point", backup => 'base', conf => q{
+max_standby_streaming_delay = -1
+hot_standby_feedback = off
+});
 		$node->wait_for_catchup($standby, 'replay', $node->lsn('insert'));
 		my $old = session($standby);
 		my $rows = ask($old, "BEGIN ISOLATION LEVEL REPEATABLE READ; $digest");

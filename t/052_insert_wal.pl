@@ -18,12 +18,7 @@ checkpoint_timeout = 1h
 max_wal_size = 4GB
 });
 $node->start;
-$node->backup('base');
-$node->safe_psql('postgres', q{SELECT pg_create_physical_replication_slot('replay')});
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "primary_slot_name = 'replay'\n");
-$standby->start;
+my $standby = zheap_standby($node, slot => 'replay');
 $node->safe_psql('postgres', 'CREATE EXTENSION zheap_am');
 
 # Rows beside each other that are alike in all manners of ways.

@@ -10,7 +10,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(zheap_node set_conf kill_server start_after_kill wait_until_up session ask
+our @EXPORT = qw(zheap_node zheap_standby set_conf kill_server start_after_kill wait_until_up session ask
   send_sql finish_session check_tables tables_digest undo_quiet log_is_clean
   overwrite content put order_point wait_at_point leave_point);
 
@@ -29,6 +29,34 @@ max_prepared_transactions = 10
 log_autovacuum_min_duration = -1
 $conf});
 	return $node;
+}
+
+# A standby of a running node, started.  Options: name; backup => one that was
+# taken before (else one is taken now); slot => name of a replication slot to be
+# made; feedback => 1: its snapshots hold the horizon of the node and are never
+# cancelled; conf => text.
+sub zheap_standby
+{
+	my ($node, %opt) = @_;
+	my $name = $opt{name} // 'standby';
+	my $standby = PostgreSQL::Test::Cluster->new($name);
+	my $conf = $opt{conf} // '';
+
+	$conf .= "
+hot_standby_feedback = on
+wal_receiver_status_interval = 1s
+max_standby_streaming_delay = -1
+" if $opt{feedback};
+	if (defined $opt{slot})
+	{
+		$node->safe_psql('postgres', "SELECT pg_create_physical_replication_slot('$opt{slot}')");
+		$conf .= "\nprimary_slot_name = '$opt{slot}'\n";
+	}
+	$node->backup("for_$name") if !defined $opt{backup};
+	$standby->init_from_backup($node, $opt{backup} // "for_$name", has_streaming => 1);
+	$standby->append_conf('postgresql.conf', $conf);
+	$standby->start;
+	return $standby;
 }
 
 # Change settings of a running server.
