@@ -46,6 +46,7 @@ OBJS = \
 	zheap/history/zheap_xact_slot.o \
 	zheap/history/zheap_record_cache.o \
 	zheap/history/zheap_chain_index.o \
+	zheap/history/zheap_own_history.o \
 	zheap/history/zheap_spill_chain.o \
 	zheap/history/zheap_walk.o \
 	zheap/history/zheap_predicate.o \

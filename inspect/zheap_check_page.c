@@ -412,6 +412,7 @@ why_not_all_visible(ZCheck *check)
 				break;
 			case ZFIND_GONE:
 			case ZFIND_LIMIT:
+			case ZFIND_STOP:
 				return NULL;
 			case ZFIND_OTHER:
 				break;

@@ -13,6 +13,7 @@ from pathlib import Path
 from . import report
 from .driver import Bench, Parameters, Workload
 from .server import Side
+from .work_own import own_changes
 from .work_pgbench import (bloat, hot_row, pgbench, queue, recovery,
                            small_cache, updates)
 from .work_sql import (bulk, delete_insert, full_update, index_only, rollback,
@@ -30,6 +31,8 @@ WORKLOADS = [
     Workload("full-update", full_update, "UPDATE of all rows, twice", 2),
     Workload("delete-insert", delete_insert,
              "delete half, insert as many, with and without old snapshot"),
+    Workload("own-changes", own_changes,
+             "one transaction among the rows that it ended", 2),
     Workload("rollback", rollback, "ROLLBACK of 500,000 updates", 2),
     Workload("index-only", index_only,
              "index-only scan behind updates of other columns"),

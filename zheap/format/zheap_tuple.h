@@ -320,6 +320,9 @@ typedef bool (*ZFindWriter) (TupleTableSlot *slot, Fxid *writer,
 							 CommandId *cid);
 extern ZFindWriter zheap_find_writer_hook;
 
+/* if the writer named is approximate, find out who it was, if that can be had */
+extern void zheap_tuple_slot_find_writer(TupleTableSlot *slot);
+
 /* after an insert: name the writer of the row whose values the tuple slot holds */
 extern void zheap_tuple_slot_set_writer(TupleTableSlot *slot, Fxid writer,
 										CommandId cid);

@@ -334,6 +334,16 @@ find_xmin(TupleTableSlot *slot)
 	return shown_xmin(zslot);
 }
 
+void
+zheap_tuple_slot_find_writer(TupleTableSlot *slot)
+{
+	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
+
+	Assert(TTS_IS_ZHEAP(slot));
+	if (zslot->approximate && !zslot->ended)
+		(void) find_xmin(slot);
+}
+
 /* does the tuple slot hold a version of a row, or its values */
 static bool
 has_identity(const ZTupleTableSlot *zslot)
@@ -365,6 +375,7 @@ tts_zheap_getsysattr(TupleTableSlot *slot, int attnum, bool *isnull)
 										 InvalidTransactionId);
 		case MinCommandIdAttributeNumber:
 		case MaxCommandIdAttributeNumber:
+			zheap_tuple_slot_find_writer(slot);
 			return CommandIdGetDatum(writer_is_own(zslot) ? zslot->cid :
 									 FirstCommandId);
 		default:

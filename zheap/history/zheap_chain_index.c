@@ -15,6 +15,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "common/hashfn.h"
 
 #include "undo/undo_cache.h"
 #include "undo/undo_debug.h"
@@ -23,6 +24,7 @@
 #define INDEX_CHAINS		8
 #define INDEX_RECORDS	1024
 #define INDEX_RECORDS_USED	UNDO_KNOB("chain-index-records", INDEX_RECORDS, 8, INDEX_RECORDS)
+#define INDEX_PLACES	2048	/* of a hash table of them; a power of two */
 
 /* rows 1 .. ROWS - 1; number 0 stands for records that may be about many */
 #define ROWS			(MaxHeapTuplesPerPage + 1)
@@ -48,12 +50,12 @@ typedef struct IndexedChain
 	char		persistence;
 	int			start;
 	int			end;
-	bool		descending;		/* by urp; always, unless w changed its log */
 	UndoRecPtr	below;			/* chain of the oldest one */
 	uint64		used;			/* clock, for replacement */
 	int16		newest[ROWS];	/* of each row, or NONE */
 	int16		oldest[ROWS];
-	IndexedRecord records[INDEX_RECORDS];
+	int16		place[INDEX_PLACES]; /* records by urp; NONE: free */
+	IndexedRecord	records[INDEX_RECORDS];
 } IndexedChain;
 
 static IndexedChain *chains = NULL; /* until the first record is noted */
@@ -66,34 +68,26 @@ chain_is_of(const IndexedChain *chain, char persistence, Fxid w)
 		chain->end > chain->start;
 }
 
-/* index of urp in a chain, or NONE */
-static int
-chain_find(const IndexedChain *chain, UndoRecPtr urp)
+/* where in the hash table urp is, or would be put */
+static inline int16 *
+chain_place(IndexedChain *chain, UndoRecPtr urp)
 {
-	int			low = chain->start;
-	int			high = chain->end - 1;
+	uint32		at = murmurhash32((uint32) (urp ^ (urp >> 32)));
 
-	if (!chain->descending)
+	for (;; at++)
 	{
-		for (int i = low; i <= high; i++)
-		{
-			if (chain->records[i].urp == urp)
-				return i;
-		}
-		return NONE;
-	}
-	while (low <= high)
-	{
-		int			mid = low + (high - low) / 2;
+		int16	   *place = &chain->place[at & (INDEX_PLACES - 1)];
 
-		if (chain->records[mid].urp == urp)
-			return mid;
-		if (chain->records[mid].urp > urp)
-			low = mid + 1;
-		else
-			high = mid - 1;
+		if (*place == NONE || chain->records[*place].urp == urp)
+			return place;
 	}
-	return NONE;
+}
+
+/* index of urp in a chain, or NONE */
+static inline int
+chain_find(IndexedChain *chain, UndoRecPtr urp)
+{
+	return *chain_place(chain, urp);
 }
 
 /* the first record of a row at or behind index i, or NONE */
@@ -175,6 +169,7 @@ chain_put(IndexedChain *chain, int i, const ZCachedUndo *c)
 	int			row = row_of(c);
 
 	m->urp = c->urp;
+	*chain_place(chain, c->urp) = (int16) i;
 	m->flags = c->flags;
 	m->row = (int16) row;
 	m->older = NONE;
@@ -206,9 +201,9 @@ new_chain(void)
 			chain = &chains[c];
 	}
 	chain->start = chain->end = INDEX_RECORDS_USED / 4;
-	chain->descending = true;
 	memset(chain->newest, 0xff, sizeof(chain->newest));
 	memset(chain->oldest, 0xff, sizeof(chain->oldest));
+	memset(chain->place, 0xff, sizeof(chain->place));
 	return chain;
 }
 
@@ -227,8 +222,6 @@ zheap_chain_index_note(const ZCachedUndo *c)
 		if (chain->below == c->urp && chain->end < INDEX_RECORDS_USED &&
 			(chain->records[chain->end - 1].flags & ZUNDO_TENURE_START) == 0)
 		{
-			if (c->urp >= chain->records[chain->end - 1].urp)
-				chain->descending = false;
 			chain_put(chain, chain->end++, c);
 			chain->below = c->chain;
 			chain->used = ++index_clock;
@@ -237,8 +230,6 @@ zheap_chain_index_note(const ZCachedUndo *c)
 		if (c->chain == chain->records[chain->start].urp &&
 			(c->flags & ZUNDO_TENURE_START) == 0 && chain->start > 0)
 		{
-			if (c->urp <= chain->records[chain->start].urp)
-				chain->descending = false;
 			chain_put(chain, --chain->start, c);
 			chain->used = ++index_clock;
 			return;

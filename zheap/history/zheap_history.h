@@ -185,9 +185,9 @@ typedef struct ZReadContext
 
 	/*
 	 * Set after zheap_visibility_begin by readers that don't compare
-	 * versions: the identity of a foreign version may be the xact slot's
-	 * owner instead of its writer, and "next" of a moved row isn't looked
-	 * for.  Saves undo reads.
+	 * versions: the identity of a version may be the xact slot's owner
+	 * instead of its writer, the command id of an own one isn't told, and
+	 * "next" of a moved row isn't looked for.  Saves undo reads.
 	 */
 	bool		approximate_identity;
 } ZReadContext;
@@ -216,13 +216,13 @@ extern bool zheap_visibility_find(ZReadContext *cx, Buffer buffer, Page page,
 								  ZVersion *v);
 
 /*
- * Do pointer and header alone tell that an MVCC snapshot sees no row at off,
+ * Do pointer and header alone tell that the snapshot sees no row at off,
  * because it had ended before?  False: zheap_visibility_find knows.  Page
- * locked as there; no undo is read.
+ * locked as there; undo is read only to find out once what my transaction did
+ * to the page.  *mine: my transaction ended it, so others may see it.
  */
 extern bool zheap_visibility_is_past(ZReadContext *cx, Buffer buffer,
-									 Page page,
-									 OffsetNumber off);
+									 Page page, OffsetNumber off, bool *mine);
 
 /*
  * For page scans: the owners of a page's xact slots, each judged once.  A row
@@ -235,10 +235,13 @@ extern bool zheap_visibility_is_past(ZReadContext *cx, Buffer buffer,
  * The snapshot is of type MVCC.  buffer is Invalid for a copy of the page,
  * which may have been rolled back.
  */
+#define NO_XACT_SLOT	0xFF	/* there are ZHEAP_MAX_XACT_SLOTS at most */
+
 typedef struct ZOwners
 {
 	int			n;				/* xact slots of the page */
 	bool		aborted;		/* is any of the owners */
+	uint8		own;			/* xact slot of my transaction, or none */
 	bool		unseen[ZHEAP_MAX_XACT_SLOTS + 1];
 	Fxid		writer[ZHEAP_MAX_XACT_SLOTS + 1];
 } ZOwners;

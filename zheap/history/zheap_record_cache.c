@@ -70,6 +70,7 @@ zheap_record_cache_put(char persistence, const UndoRecord *rec,
 	c->prev_fxid = undo->prev_fxid;
 	c->base_fxid = undo->base_fxid;
 	c->base_urp = undo->base_urp;
+	c->cid = undo->cid;
 	c->block = rec->block;
 	c->reloid = rec->reloid;
 	c->dboid = rec->dboid;

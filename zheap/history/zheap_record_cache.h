@@ -25,6 +25,7 @@ typedef struct ZCachedUndo
 	Fxid		prev_fxid;
 	Fxid		base_fxid;
 	UndoRecPtr	base_urp;
+	CommandId	cid;
 	BlockNumber block;
 	Oid			reloid;
 	Oid			dboid;

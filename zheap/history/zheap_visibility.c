@@ -306,7 +306,7 @@ version_accept(ZReadContext *cx, ZWalk *walk, ZWalkState state, Buffer buffer,
 									&v->len, walk->missing);
 		zheap_walk_forget_missing(walk);
 	}
-	if (state == ZWALK_OWNED && v->kind == 0)
+	if (state == ZWALK_OWNED && v->kind == 0 && !v->approximate)
 		version_identify(cx, walk, buffer, v);
 	if (!v->ended)
 		return true;
@@ -324,6 +324,131 @@ version_accept(ZReadContext *cx, ZWalk *walk, ZWalkState state, Buffer buffer,
 												FullTransactionIdFromU64(v->writer));
 	}
 	return false;
+}
+
+#ifdef USE_ASSERT_CHECKING
+/* an MVCC snapshot is taken to see the version: do its records say so? */
+static bool
+records_agree(const ZReadContext *cx, const ZWalk *walk)
+{
+	ZWalk		at = *walk;
+
+	at.stop = InvalidUndoRecPtr;
+	at.image = NULL;
+	at.missing = NULL;
+	for (;;)
+	{
+		switch (mvcc_status(cx, &at, InvalidBuffer))
+		{
+			case ZXACT_ALL_VISIBLE:
+			case ZXACT_COMMITTED:
+				return true;
+			case ZXACT_CURRENT:
+				break;
+			default:
+				return false;
+		}
+		switch (zheap_walk_find(&at, false))
+		{
+			case ZFIND_FOUND:
+				return at.undo.cid < cx->snapshot->curcid;
+			case ZFIND_OTHER:
+				break;
+			default:
+				return false;
+		}
+	}
+}
+
+/* the same for a row as it stands on the page */
+static bool
+row_agrees(const ZReadContext *cx, Page page, BlockNumber block,
+		   OffsetNumber off)
+{
+	ZWalk		walk;
+
+	zheap_walk_init(&walk, cx->rel, unconstify(UndoReader *, &cx->reader),
+					&cx->hz, block, off, NULL, NULL);
+	return zheap_walk_start(&walk, page) != ZWALK_OWNED ||
+		records_agree(cx, &walk);
+}
+
+/* and for all rows with the xact slot id */
+static bool
+rows_agree(const ZReadContext *cx, Page page, BlockNumber block, uint8 id)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		lp = PageGetItemId(page, off);
+
+		if (ItemIdIsNormal(lp) &&
+			*(uint8 *) PageGetItem(page, lp) == id &&
+			!row_agrees(cx, page, block, off))
+			return false;
+	}
+	return true;
+}
+#endif
+
+/*
+ * The walk stands at a version of my own transaction, or at one that it found
+ * on the page.  May it be accepted without a look at the record?  Only if the
+ * reader doesn't ask which command made it.  An MVCC snapshot asks for that,
+ * but not if it sees all commands that changed the page; else the walk may
+ * stop where it comes to what was done before.
+ */
+static bool
+own_is_accepted(const ZReadContext *cx, ZWalk *walk)
+{
+	CommandId	curcid = cx->snapshot->curcid;
+	const ZOwnHistory *h;
+
+	if (!cx->approximate_identity)
+		return false;
+	switch (cx->snapshot->snapshot_type)
+	{
+		case SNAPSHOT_SELF:
+		case SNAPSHOT_TOAST:
+			return true;
+		case SNAPSHOT_DIRTY:
+			return ZHeaderIsEnded(&walk->hdr);
+		case SNAPSHOT_NON_VACUUMABLE:
+			return !walk->skip;
+		case SNAPSHOT_MVCC:
+			break;
+		default:
+			return false;
+	}
+
+	/* predicate locks want to know whether the version is mine */
+	if (walk->skip || IsolationIsSerializable())
+		return false;
+	if (zheap_own_changes_precede(curcid))
+		return true;
+	h = walk->slot != NULL ? zheap_walk_own_history(walk) :
+		zheap_own_history_get(walk->rel, walk->block, walk->fxid, walk->urp);
+	if (h == NULL)
+		return false;
+	if (h->bound <= curcid)
+		return true;
+	if (UndoRecPtrIsValid(h->old_urp) && h->old_bound <= curcid)
+	{
+		walk->stop = h->old_urp;
+		walk->stop_fxid = h->old_fxid;
+	}
+	return false;
+}
+
+/* such a version: whose command made it isn't known */
+static void
+version_is_own(ZVersion *v, const ZWalk *walk)
+{
+	v->writer = walk->fxid;
+	v->own = !walk->skip;
+	v->approximate = true;
+	v->cid = FirstCommandId;
 }
 
 /*
@@ -411,9 +536,22 @@ zheap_visibility_find(ZReadContext *cx, Buffer buffer, Page page,
 			ZWalkIsExact(&walk) && !ZHeaderIsEnded(&walk.hdr))
 			return version_accept(cx, &walk, state, buffer, v);
 
+		if (status == ZXACT_CURRENT && own_is_accepted(cx, &walk))
+		{
+			Assert(type != SNAPSHOT_MVCC || records_agree(cx, &walk));
+			version_is_own(v, &walk);
+			return version_accept(cx, &walk, state, buffer, v);
+		}
+
 		found = zheap_walk_find(&walk, status == ZXACT_ABORTED);
 		if (found == ZFIND_OTHER)
 			continue;
+		if (found == ZFIND_STOP)
+		{
+			Assert(records_agree(cx, &walk));
+			version_is_own(v, &walk);
+			return version_accept(cx, &walk, state, buffer, v);
+		}
 		if (found == ZFIND_GONE)
 		{
 			/* can't be: the snapshot itself keeps what it doesn't see */
@@ -463,18 +601,42 @@ zheap_visibility_find(ZReadContext *cx, Buffer buffer, Page page,
 }
 
 /*
+ * The walk stands at an xact slot of my own transaction.  Does the MVCC
+ * snapshot see all that was ever done through it?
+ */
+static bool
+own_slot_is_seen(ZReadContext *cx, ZWalk *walk, Page page, uint8 id)
+{
+	const ZOwnHistory *h = zheap_walk_own_history(walk);
+
+	if (h->bound > cx->snapshot->curcid)
+		return false;
+	/* the owner before me had committed, and all of that was seen (Z2) */
+	if (h->base_fxid >= cx->hz.all_visible_before &&
+		XidInMVCCSnapshot(XidFromFxid(h->base_fxid), cx->snapshot))
+		return false;
+	Assert(rows_agree(cx, page, walk->block, id));
+	return true;
+}
+
+/*
  * See zheap_history.h.  If the snapshot sees the owner of the xact slot, it sees the
  * writer that ended the row, be it the owner or somebody below (Z2).
  */
 bool
 zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
-						 OffsetNumber off)
+				  OffsetNumber off, bool *mine)
 {
 	ItemId		lp = PageGetItemId(page, off);
+	SnapshotType type = cx->snapshot->snapshot_type;
+	bool		mvcc = type == SNAPSHOT_MVCC;
 	ZTupleHeader hdr;
 	ZWalk		walk;
 
-	if (cx->snapshot->snapshot_type != SNAPSHOT_MVCC)
+	*mine = false;
+
+	if (!mvcc && type != SNAPSHOT_DIRTY && type != SNAPSHOT_SELF &&
+		type != SNAPSHOT_TOAST)
 		return false;
 	if (ZItemIdIsSpilled(lp))
 	{
@@ -483,7 +645,7 @@ zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
 		if ((ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) == 0)
 			return false;		/* the slow path will say what is wrong */
 		p = ZXactSlotFxid(ZPageGetSpill(page));
-		return p < cx->hz.all_visible_before ||
+		return !mvcc || p < cx->hz.all_visible_before ||
 			TransactionIdPrecedes(XidFromFxid(p), cx->snapshot->xmin);
 	}
 	if (ItemIdIsDead(lp))
@@ -495,14 +657,30 @@ zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
 		hdr.slot == 0 || hdr.slot > ZPageGetOpaque(page)->nslots)
 		return false;
 
-	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz,
-					BufferGetBlockNumber(buffer), off, NULL, NULL);
-	zheap_walk_at_slot(&walk, page, hdr.slot);
-	switch (mvcc_status(cx, &walk, buffer))
+	walk.slot = ZPageGetXactSlot(page, hdr.slot);
+	walk.fxid = ZXactSlotFxid(walk.slot);
+	if (walk.fxid == InvalidFxid)
+		return false;			/* damaged, as above */
+	walk.hz = &cx->hz;
+	switch (mvcc ? mvcc_status(cx, &walk, buffer) :
+			zheap_walk_status(&walk, buffer))
 	{
 		case ZXACT_ALL_VISIBLE:
 		case ZXACT_COMMITTED:
 			return true;
+		case ZXACT_CURRENT:
+			*mine = ZHeaderReused(&hdr) != ZH_REUSED_FOREIGN;
+			if (!mvcc)
+				return true;
+			if (*mine && zheap_own_changes_precede(cx->snapshot->curcid))
+			{
+				Assert(row_agrees(cx, page, BufferGetBlockNumber(buffer), off));
+				return true;
+			}
+			zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz,
+							BufferGetBlockNumber(buffer), off, NULL, NULL);
+			zheap_walk_at_slot(&walk, page, hdr.slot);
+			return own_slot_is_seen(cx, &walk, page, hdr.slot);
 		default:
 			return false;
 	}
@@ -578,6 +756,7 @@ zheap_visibility_page_owners(ZReadContext *cx, Buffer buffer, Page page,
 	Assert(cx->snapshot->snapshot_type == SNAPSHOT_MVCC);
 	owners->n = opaque->nslots;
 	owners->aborted = false;
+	owners->own = NO_XACT_SLOT;
 	owners->unseen[0] = false;
 	owners->writer[0] = InvalidFxid;
 	if ((opaque->flags & ZPAGE_HAS_SPILL) &&
@@ -603,11 +782,19 @@ zheap_visibility_page_owners(ZReadContext *cx, Buffer buffer, Page page,
 			case ZXACT_ALL_VISIBLE:
 			case ZXACT_COMMITTED:
 				break;
+			case ZXACT_CURRENT:
+				owners->own = (uint8) id;
+				if (!own_slot_is_seen(cx, &walk, page, (uint8) id))
+				{
+					owners->unseen[id] = true;
+					all = false;
+				}
+				break;
 			case ZXACT_RUNNING:
 				w[nunseen] = walk.fxid;
 				u[nunseen++] = walk.urp;
 				/* FALLTHROUGH */
-			default:
+			case ZXACT_ABORTED:
 				owners->aborted |= status == ZXACT_ABORTED;
 				owners->unseen[id] = true;
 				all = false;
@@ -661,6 +848,7 @@ walk_to_top(ZWalk *walk, Page page, Buffer buffer, ZXactStatus *status,
 			case ZFIND_FOUND:
 				break;
 			case ZFIND_LIMIT:
+			case ZFIND_STOP:
 				Assert(false);
 				break;
 		}

@@ -70,6 +70,8 @@ zheap_walk_init(ZWalk *walk, Relation rel, UndoReader *reader,
 	walk->image = image;
 	walk->len = len;
 	walk->budget = ZWALK_NO_BUDGET;
+	walk->stop = InvalidUndoRecPtr;
+	walk->stop_fxid = InvalidFxid;
 	walk->floor = InvalidFxid;
 	walk->missing = NULL;
 }
@@ -302,6 +304,115 @@ zheap_walk_pass(ZWalk *walk)
 	return true;
 }
 
+/* the tenures that end with a record which own history begins anew with */
+static void
+begin_own_history(ZOwnHistory *h, const ZWalk *walk)
+{
+	memset(h, 0, sizeof(ZOwnHistory));
+	h->fxid = walk->fxid;
+	h->urp = walk->urp;
+	h->old_urp = h->base_urp = InvalidUndoRecPtr;
+	h->persistence = walk->rel->rd_rel->relpersistence;
+}
+
+/* what lies below all records that h has so far is known */
+static void
+end_own_history(ZOwnHistory *h, const ZOwnHistory *below, bool based)
+{
+	if (below->bound >= h->bound)
+	{
+		h->bound = below->bound;
+		h->old_fxid = below->old_fxid;
+		h->old_urp = below->old_urp;
+		h->old_bound = below->old_bound;
+	}
+	else
+		h->old_bound = Max(h->old_bound, below->bound);
+	if (!based)
+	{
+		h->base_fxid = below->base_fxid;
+		h->base_urp = below->base_urp;
+	}
+}
+
+/* a change by the command before bound lies below those; we stand below it */
+static void
+extend_own_history(ZOwnHistory *h, const ZWalk *walk, CommandId bound)
+{
+	if (bound < h->bound)
+		h->old_bound = Max(h->old_bound, bound);
+	else
+	{
+		h->bound = bound;
+		h->old_fxid = walk->fxid;
+		h->old_urp = walk->urp;
+		h->old_bound = 0;
+	}
+}
+
+/*
+ * We stand at a record of my own transaction, so that all of its undo is
+ * there: what did the tenures of my family do that end with it?  Read once,
+ * then remembered.  The record read last is another one afterwards.
+ */
+const ZOwnHistory *
+zheap_walk_own_history(ZWalk *walk)
+{
+	const ZOwnHistory *known;
+	ZOwnHistory h;
+	Fxid		w = walk->fxid;
+	UndoRecPtr	u = walk->urp;
+	bool		based = false;
+
+	known = zheap_own_history_get(walk->rel, walk->block, w, u);
+	if (known != NULL)
+		return known;
+
+	begin_own_history(&h, walk);
+	while (UndoRecPtrIsValid(walk->urp))
+	{
+		const ZCachedUndo *c;
+		bool		change;
+		CommandId	bound;
+
+		known = zheap_own_history_get(walk->rel, walk->block, walk->fxid,
+									  walk->urp);
+		if (known != NULL)
+		{
+			end_own_history(&h, known, based);
+			break;
+		}
+		c = walk_peek(walk, false);
+		if (c == NULL)
+			walk_is_corrupt(walk, "undo of the running transaction");
+		change = c->kind != ZUNDO_LOCK;
+		bound = c->cid + 1;
+		if ((c->flags & ZUNDO_BASE) && !based)
+		{
+			h.base_fxid = c->base_fxid;
+			h.base_urp = c->base_urp;
+			based = true;
+		}
+		walk->urp = c->chain;
+		if ((c->flags & ZUNDO_TENURE_START) && (c->flags & ZUNDO_FAMILY))
+			walk->fxid = c->prev_fxid;
+		else if (c->flags & ZUNDO_TENURE_START)
+		{
+			if (!based)
+			{
+				h.base_fxid = c->prev_fxid;
+				h.base_urp = c->chain;
+			}
+			walk->urp = InvalidUndoRecPtr;
+		}
+		if (change)
+			extend_own_history(&h, walk, bound);
+	}
+	walk->fxid = w;
+	walk->urp = u;
+	return zheap_own_history_put(walk->rel, walk->block, &h);
+}
+
 /*
  * Step 8: look for the record of walk->fxid that made the version we stand at.
  * If it isn't in this tenure, stand at the one below.
@@ -314,10 +425,31 @@ zheap_walk_find(ZWalk *walk, bool held)
 
 	Assert(OffsetNumberIsValid(walk->off));
 
+	/* mine, and made before my family came: there is a short cut to it */
+	if (walk->skip)
+	{
+		const ZOwnHistory *h = zheap_own_history_get(walk->rel, walk->block,
+													 walk->fxid, walk->urp);
+
+		if (h != NULL)
+		{
+			if (h->base_fxid == InvalidFxid)
+				walk_is_corrupt(walk, "a tenure that made the row below its xact slot's");
+			walk->skip = false;
+			walk_move(walk, h->base_fxid, h->base_urp);
+			return ZFIND_OTHER;
+		}
+	}
+
 	for (;;)
 	{
 		const ZCachedUndo *c;
 		bool		known = true;
+
+		if (unlikely(UndoRecPtrIsValid(walk->stop)) &&
+			walk->urp == walk->stop && walk->fxid == walk->stop_fxid &&
+			!walk->skip)
+			return ZFIND_STOP;
 
 		if (walk->budget != ZWALK_NO_BUDGET && --walk->budget < 0)
 			return ZFIND_LIMIT;
@@ -519,7 +651,7 @@ zheap_walk_fate(ZWalk *walk, Page page, Buffer buffer, Fxid *conflict)
 				 */
 				if (!ended)
 					return walk->skip ? ZROW_SETTLED : ZROW_CHANGING;
-				if (ZWalkIsExact(walk))
+				if (!walk->skip)
 					return ZROW_ENDED;
 				break;
 
@@ -536,6 +668,7 @@ zheap_walk_fate(ZWalk *walk, Page page, Buffer buffer, Fxid *conflict)
 				/* below H: its horizon's raise carried the conflict (U3) */
 				return ZROW_ENDED_FOR_ALL;
 			case ZFIND_LIMIT:
+			case ZFIND_STOP:
 				return ZROW_ENDED;
 			case ZFIND_OTHER:
 				break;
@@ -575,6 +708,7 @@ zheap_walk_has_settled_version(ZWalk *walk, Page page, Buffer buffer)
 			case ZFIND_GONE:
 				return true;
 			case ZFIND_LIMIT:
+			case ZFIND_STOP:
 				return false;
 			case ZFIND_OTHER:
 				break;

@@ -15,6 +15,8 @@
  *			zheap_walk_find(&walk, held)
  *				ZFIND_OTHER: another owner below: judge again
  *				ZFIND_GONE: the owner is visible to all, so is the version
+ *				ZFIND_STOP: it was made by a change of mine that the caller
+ *					knows enough about (only if it has set walk.stop)
  *				ZFIND_FOUND: walk.undo made the version; stop, or
  *					state = zheap_walk_step_back(&walk)
  *
@@ -25,7 +27,7 @@
 
 #include <limits.h>
 
-#include "zheap/history/zheap_history.h"
+#include "zheap/history/zheap_own_history.h"
 
 typedef enum ZWalkState
 {
@@ -41,6 +43,7 @@ typedef enum ZFindResult
 								 * walk->fxid */
 	ZFIND_OTHER,				/* walk->fxid is another owner now: judge it */
 	ZFIND_GONE,					/* walk->fxid is committed and visible to all */
+	ZFIND_STOP,					/* at walk->stop or below: not looked for */
 	ZFIND_LIMIT					/* walk->budget is used up */
 } ZFindResult;
 
@@ -61,6 +64,9 @@ typedef struct ZWalk
 	char	   *image;			/* its bytes, or NULL if nobody wants them */
 	uint16	   *len;
 	int			budget;			/* records that may still be read */
+	UndoRecPtr	stop;			/* record of stop_fxid at which a version that
+								 * isn't found yet needn't be, or invalid */
+	Fxid		stop_fxid;
 	Fxid		floor;			/* xmin of the snapshot asked for, or 0: what
 								 * was spilled before that is dead */
 	ZMissing   *missing;		/* defaults for versions of older files,
@@ -94,6 +100,7 @@ extern ZXactStatus zheap_walk_status(ZWalk *walk, Buffer buffer);
 extern bool zheap_walk_fetch(ZWalk *walk, bool held);
 extern bool zheap_walk_pass(ZWalk *walk);
 extern ZFindResult zheap_walk_find(ZWalk *walk, bool held);
+extern const ZOwnHistory *zheap_walk_own_history(ZWalk *walk);
 extern ZWalkState zheap_walk_step_back(ZWalk *walk);
 extern bool zheap_walk_jump(ZWalk *walk);
 

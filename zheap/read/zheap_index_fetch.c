@@ -124,9 +124,14 @@ fetch_buffer(ZIndexFetch fetch, BlockNumber block)
 	}
 	i = fetch->next;
 	fetch->next = (i + 1) % fetch->npins;
-	fetch->buffer[i] = ReleaseAndReadBuffer(fetch->buffer[i], rel, block);
 	fetch->block[i] = block;
-	zheap_buffer_note(rel, block, fetch->buffer[i]);
+	if (!BufferIsValid(fetch->buffer[i]))
+		fetch->buffer[i] = zheap_buffer_read(rel, block);
+	else
+	{
+		fetch->buffer[i] = ReleaseAndReadBuffer(fetch->buffer[i], rel, block);
+		zheap_buffer_note(rel, block, fetch->buffer[i]);
+	}
 	return fetch->buffer[i];
 }
 
@@ -189,15 +194,22 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	page = BufferGetPage(buffer);
 	expect_row(page, off);
 	zheap_visibility_begin(&cx, rel, snapshot);
+	/* what a DIRTY or ANY snapshot finds is compared by its identity */
+	cx.approximate_identity = snapshot->snapshot_type != SNAPSHOT_DIRTY &&
+		snapshot->snapshot_type != SNAPSHOT_ANY &&
+		!IsolationIsSerializable();
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 
 	if (has_row_pointer(rel, block, page, off))
 	{
-		found = !zheap_visibility_is_past(&cx, buffer, page, off) &&
+		bool		mine;
+
+		found = !zheap_visibility_is_past(&cx, buffer, page, off, &mine) &&
 			zheap_visibility_find(&cx, buffer, page, block, off, &v);
 		if (found)
 			zheap_predicate_lock(rel, snapshot, block, off, &v);
-		if (!found && all_dead)
+		/* others see what I ended */
+		if (!found && all_dead && !mine)
 			*all_dead = is_dead_to_all(fetch, &cx, buffer, page, block, off);
 	}
 
@@ -529,6 +541,8 @@ zheap_index_fetch_satisfies(Relation rel, TupleTableSlot *slot,
 		return false;
 	if (zslot->len == 0)
 		return true;			/* no version in it; the TID is all there is */
+	if (zslot->approximate)
+		zheap_tuple_slot_find_writer(slot);
 	if (same_identity(v.writer, v.cid, zslot->writer, zslot->cid))
 		return true;
 	if (v.own ||

@@ -425,10 +425,10 @@ copy_page(ZScanDesc scan, Page page)
 
 /*
  * List a row of the page's copy that is visible as it stands, unless it has
- * ended.  writers: the owners of the page's xact slots by number, 0 at 0.
+ * ended.
  */
 static inline void
-list_row(ZScanDesc scan, const Fxid *writers, OffsetNumber off, ItemId lp,
+list_row(ZScanDesc scan, const ZOwners *owners, OffsetNumber off, ItemId lp,
 		 char *tuple, ZTupleHeader *header)
 {
 	ZScanRow   *row = &scan->row[scan->nrows];
@@ -439,9 +439,10 @@ list_row(ZScanDesc scan, const Fxid *writers, OffsetNumber off, ItemId lp,
 	row->len = ItemIdGetLength(lp);
 	row->at = ItemIdGetOffset(lp);
 	row->writer = (header->flags2 & ZH_LOCK_ONLY) != 0 ? InvalidFxid :
-		writers[header->slot];
+		owners->writer[header->slot];
 	row->cid = FirstCommandId;
-	row->approximate = ZHeaderReused(header) != ZH_REUSED_NONE;
+	row->approximate = ZHeaderReused(header) != ZH_REUSED_NONE ||
+		header->slot == owners->own;
 	if (unlikely(header->natts_flags1 & ZH_SLACK))
 	{
 		row->len = zheap_page_tuple_len(tuple, ItemIdGetLength(lp));
@@ -532,7 +533,7 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 			copy = (Page) scan->rows->data;
 			continue;
 		}
-		list_row(scan, owners.writer, off, lp, tuple, &header);
+		list_row(scan, &owners, off, lp, tuple, &header);
 	}
 	return walk;
 }

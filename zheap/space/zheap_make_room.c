@@ -238,6 +238,7 @@ find_ender(Spill *spill, UndoReader *reader, OffsetNumber off)
 				continue;
 			case ZFIND_GONE:
 			case ZFIND_LIMIT:
+			case ZFIND_STOP:
 				return false;
 			case ZFIND_FOUND:
 				break;

@@ -36,6 +36,7 @@
 
 #include "undo/undo_debug.h"
 #include "zheap/write/zheap_write.h"
+#include "zheap/history/zheap_own_history.h"
 #include "zheap/write/zheap_xlog_insert.h"
 
 /* an insert's undo payload: cid, tenure, base, ranges, token */
@@ -633,6 +634,8 @@ insert_step(InsertOp *op, ZTuple **tuples, int ntuples, char *scratch,
 	if (step.needs_undo)
 	{
 		undo_insert_release(&step.undo);
+		zheap_own_history_note(op->rel, step.block, &step.choice, op->fxid,
+							   change->urp, op->cid, false);
 		if (step.open)
 			note_last_open(op, &step);
 		if (step.payload != step.local)

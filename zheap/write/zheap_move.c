@@ -13,6 +13,7 @@
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
+#include "zheap/history/zheap_own_history.h"
 #include "zheap/write/zheap_update.h"
 #include "zheap/write/zheap_xlog_insert.h"
 #include "zheap/write/zheap_xlog_change.h"
@@ -203,9 +204,14 @@ zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
 	END_CRIT_SECTION();
 
 	undo_insert_release(&m->ins);
+	zheap_own_history_note(w->rel, w->block, &w->choice, w->fxid,
+						   m->own[0].urp, w->cid, false);
+	if (!same)
+		zheap_own_history_note(w->rel, m->newblock, &plan->new_choice,
+							   w->fxid, m->own[1].urp, w->cid, false);
 	zheap_space_vm_release(&m->vm);
 	zheap_fsm_notes_add(w->rel, w->block, w->page,
-						ItemIdGetLength(PageGetItemId(w->page, w->off)));
+					 ItemIdGetLength(PageGetItemId(w->page, w->off)));
 	ItemPointerSet(newtid, m->newblock, plan->new_off);
 	pfree((char *) m->ins.rec[0].payload);
 	pfree((char *) m->ins.rec[1].payload);

@@ -15,6 +15,7 @@
 
 #include "undo/undo_debug.h"
 #include "zheap/write/zheap_write.h"
+#include "zheap/history/zheap_own_history.h"
 #include "zheap/write/zheap_lock.h"
 #include "zheap/write/zheap_xlog_insert.h"
 #include "zheap/write/zheap_xlog_change.h"
@@ -199,7 +200,11 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 
 	/* release */
 	if (u != NULL)
+	{
 		undo_insert_release(&ins);
+		zheap_own_history_note(w->rel, w->block, &w->choice, w->fxid, own.urp,
+							   u->cid, u->kind == ZUNDO_LOCK);
+	}
 	zheap_space_vm_release(&vm);
 	if (payload != small)
 		pfree(payload);
