@@ -25,6 +25,7 @@ OBJS = \
 	undo/undo_cache.o \
 	undo/undo_shmem.o \
 	undo/undo_files.o \
+	undo/undo_horizons.o \
 	undo/undo_log.o \
 	undo/undo_frozen.o \
 	undo/undo_redo.o \

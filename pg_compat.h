@@ -34,5 +34,6 @@ typedef Oid RelFileNumber;
 #define BackendLocator(bnode)			((bnode).node)
 #define CompatMyProcNumber				MyBackendId
 #define CompatInvalidProcNumber			InvalidBackendId
+#define CompatDatabaseOwnercheck(db, role)	pg_database_ownercheck(db, role)
 
 #endif							/* ZHEAP_PG_COMPAT_H */

@@ -48,5 +48,36 @@ for my $strategy ('wal_log', 'file_copy')
 	is($node->safe_psql("copy_$strategy", q{SELECT count(*) FROM zheap_check('x')}),
 		'0', "$strategy: and is in order");
 }
+
+# --- a session that leaves the source while CREATE DATABASE waits for it, its
+# rollback not done: refused, or it left before and was rolled back
+$node->safe_psql('src', q{INSERT INTO x SELECT generate_series(1001, 3000)});
+my $s = session($node, 'src');
+ask($s, 'SET zheap.rollback_foreground_size = 0; BEGIN; UPDATE x SET a = -a; INSERT INTO x SELECT generate_series(1, 500)');
+send_sql($s, 'SELECT pg_sleep(7); ROLLBACK');
+my ($rc, $out, $err) = $node->psql('postgres', 'CREATE DATABASE copy_late TEMPLATE src');
+finish_session($s);
+if ($rc != 0)
+{
+	like($err, qr/source database "src" is being accessed by other users/, 'refused while a session is there');
+	$node->safe_psql('postgres', 'CREATE DATABASE copy_late TEMPLATE src');
+}
+$node->safe_psql('src', 'SELECT pg_zheap_drain_undo()');
+$node->safe_psql('src', 'INSERT INTO x VALUES (2); DELETE FROM x WHERE a = 2') for 1 .. 3;
+is($node->safe_psql('copy_late', 'SELECT count(*), min(a) FROM x'), '2001|1', 'the copy has committed rows only');
+
+# --- who may not copy a database doesn't keep its sessions out either
+$node->safe_psql('postgres', 'CREATE ROLE maker LOGIN CREATEDB');
+$s = session($node, 'src');
+ask($s, 'SELECT 1');
+($rc, $out, $err) = $node->psql('postgres', 'SET statement_timeout = 3000; CREATE DATABASE copy_not TEMPLATE src',
+	extra_params => [ '-U', 'maker' ]);
+isnt($rc, 0, 'refused to who may not copy');
+like($err, qr/permission denied to copy database "src"/, 'at once, though sessions are there');
+finish_session($s);
+$node->safe_psql('postgres', 'ALTER DATABASE src OWNER TO maker');
+$node->safe_psql('postgres', 'CREATE DATABASE copy_own TEMPLATE src', extra_params => [ '-U', 'maker' ]);
+is($node->safe_psql('copy_own', 'SELECT count(*) FROM x'), '2001', 'the owner may');
 $node->stop;
+log_is_clean($node);
 done_testing();

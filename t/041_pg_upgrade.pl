@@ -1,6 +1,8 @@
 # pg_upgrade to a new cluster of the same version: refused while rollbacks are
 # pending and can't be done, drains them otherwise; then all tables have their
-# rows and can be written.
+# rows and can be written.  Nothing counts as visible to all because the new
+# cluster had used more xids than the old one; nor when pg_resetwal sets the
+# next xid back: with undo there that is refused.
 use strict;
 use warnings;
 use FindBin;
@@ -51,14 +53,49 @@ chdir $dir;
 
 sub upgrade
 {
-	my @options = @_;
+	my ($to, @options) = @_;
 	my $out = '';
-	my $ok = IPC::Run::run([ 'pg_upgrade', '--no-sync', '-d', $old->data_dir, '-D', $new->data_dir,
-			'-b', $bindir, '-B', $bindir, '-s', $new->host, '-p', $old->port, '-P', $new->port, @options ],
+	my $ok = IPC::Run::run([ 'pg_upgrade', '--no-sync', '-d', $old->data_dir, '-D', $to->data_dir,
+			'-b', $bindir, '-B', $bindir, '-s', $to->host, '-p', $old->port, '-P', $to->port, @options ],
 		'>', \$out, '2>&1');
 	return ($ok, $out);
 }
-my ($ok, $out) = upgrade('--check');
+
+# What another session has not committed, and what it has rolled back.
+sub nothing_premature
+{
+	my ($node, $what) = @_;
+	my $s = session($node);
+	my $rows = $node->safe_psql('postgres', 'SELECT count(*), sum(c) FROM x');
+	ask($s, 'SET zheap.rollback_foreground_size = 0; BEGIN; UPDATE x SET c = -1; INSERT INTO x SELECT g, g FROM generate_series(90001, 90100) g');
+	is($node->safe_psql('postgres', 'SELECT count(*), sum(c) FROM x'), $rows, "$what: not committed");
+	ask($s, 'ROLLBACK');
+	is($node->safe_psql('postgres', 'SELECT count(*), sum(c) FROM x'), $rows, "$what: rolled back");
+	finish_session($s);
+	is($node->safe_psql('postgres', 'SELECT h::text::numeric <= pg_snapshot_xmax(pg_current_snapshot())::text::numeric FROM zheap_horizons()'),
+		't', "$what: horizons are not above the next xid");
+	return;
+}
+
+sub burn_xids
+{
+	my ($node, $n) = @_;
+	$node->safe_psql('postgres', "DO \$\$ BEGIN FOR i IN 1..$n LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END \$\$");
+	return;
+}
+
+# The new cluster uses more xids than the old one, and undo.
+$new->start;
+burn_xids($new, 20000);
+$new->safe_psql('postgres', q{
+CREATE EXTENSION zheap_am;
+CREATE TABLE gone (a int) USING zheap;
+INSERT INTO gone SELECT generate_series(1, 5000);
+BEGIN; DELETE FROM gone; ROLLBACK;
+DROP EXTENSION zheap_am CASCADE;});
+sleep 2;    # undo is discarded
+$new->stop;
+my ($ok, $out) = upgrade($new, '--check');
 ok(!$ok, 'pg_upgrade is refused while a rollback is pending');
 like($out, qr/aborted transactions on zheap tables are not rolled back yet/, 'with a clear message') or note($out);
 like($out, qr/pg_zheap_drain_undo/, 'and a hint');
@@ -66,10 +103,11 @@ unlink "$_/postmaster.pid" for grep { -e "$_/postmaster.pid" } $old->data_dir;
 
 # --- pending, and the workers may work
 $old->append_conf('postgresql.conf', "zheap.rollback_paused = off\n");
-($ok, $out) = upgrade();
+($ok, $out) = upgrade($new);
 ok($ok, 'pg_upgrade drains what is pending and goes on') or note($out);
 $new->start;
 is(tables_digest($new, \@tables), $before, 'all rows are there in the new cluster');
+nothing_premature($new, 'in the new cluster');
 check_tables($new, 'in the new cluster');
 is( $new->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM x WHERE c BETWEEN 1 AND 1000'),
 	$new->safe_psql('postgres', 'SELECT count(*) FROM x WHERE c + 0 BETWEEN 1 AND 1000'), 'by index, too');
@@ -97,6 +135,43 @@ check_tables($new, 'after changes in the new cluster');
 kill_server($new);
 ok(start_after_kill($new), 'start after a kill');
 is($new->safe_psql('postgres', 'SELECT count(*), sum(c) FROM x'), "$n|" . ($sum + $n), 'changed rows after a kill');
+# --- a cluster that pg_upgrade was the first to start: it makes no undo there
+my $fresh = zheap_node('fresh', conf => $conf);
+($ok, $out) = upgrade($fresh);
+ok($ok, 'pg_upgrade to a cluster never started') or note($out);
+ok(!-e $fresh->data_dir . '/base/9/1', 'no undo before it was started');
+$fresh->start;
+is(tables_digest($fresh, \@tables), $before, 'all rows are there');
+nothing_premature($fresh, 'never started');
+check_tables($fresh, 'never started');
+$fresh->stop;
+log_is_clean($fresh);
+
+# --- the next xid set back by hand: without undo, then with undo
+sub next_xid
+{
+	my ($millions, $what) = @_;
+	$new->stop;
+	command_ok([ 'pg_resetwal', '-x', $millions << 20, '-D', $new->data_dir ], $what);
+	$new->start;
+	return;
+}
+
+next_xid(5, 'next xid set forward');
+$rows = $new->safe_psql('postgres', 'SELECT count(*), sum(c) FROM x');
+undo_quiet($new, 'before the next xid is set back');
+next_xid(3, 'and back');
+nothing_premature($new, 'set back');
+next_xid(8, 'forward again');
+set_conf($new, 'zheap.discard_naptime' => '60s');
+$new->safe_psql('postgres', 'UPDATE x SET c = c WHERE k < 1000');
+next_xid(6, 'and back, with undo');
+my ($rc, $stdout, $stderr) = $new->psql('postgres', 'SELECT count(*) FROM x');
+isnt($rc, 0, 'zheap tables are refused then');
+like($stderr, qr/undo belongs to transactions up to \d+, but the next transaction is \d+/, 'with a reason');
+next_xid(9, 'as the hint says');
+is($new->safe_psql('postgres', 'SELECT count(*), sum(c) FROM x'), $rows, 'rows are there again');
+check_tables($new, 'at the end');
 $new->stop;
-log_is_clean($new);
+log_is_clean($new, qr/undo belongs to transactions/);
 done_testing();

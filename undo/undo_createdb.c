@@ -27,6 +27,7 @@
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
 #include "tcop/utility.h"
+#include "utils/acl.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
@@ -103,8 +104,14 @@ drain_source(const char *name)
 		 */
 		if (!undo_discard_has_unapplied(dboid))
 		{
+			/* core would say so, but wait before: they may leave, aborting */
 			if (CountOtherDBBackends(dboid, &nothers, &nprepared))
-				return;			/* core will say so */
+				ereport(ERROR,
+						(errcode(ERRCODE_OBJECT_IN_USE),
+						 errmsg("source database \"%s\" is being accessed by other users",
+								name),
+						 errdetail("Sessions: %d, prepared transactions: %d.",
+								   nothers, nprepared)));
 			if (!undo_discard_has_unapplied(dboid))
 				return;
 		}
@@ -127,11 +134,15 @@ drain_source(const char *name)
 	}
 }
 
-/* who may not create databases shall not lock them either */
+/*
+ * May the user create databases, and copy this one?  Those who may not shall
+ * not lock it either; core refuses them.
+ */
 static bool
-may_create_databases(void)
+may_copy(const char *name)
 {
 	HeapTuple	tuple;
+	Oid			dboid;
 	bool		result;
 
 	if (superuser())
@@ -140,6 +151,16 @@ may_create_databases(void)
 	if (!HeapTupleIsValid(tuple))
 		return false;
 	result = ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
+	ReleaseSysCache(tuple);
+	if (!result)
+		return false;
+
+	dboid = get_database_oid(name, true);
+	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(dboid));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = ((Form_pg_database) GETSTRUCT(tuple))->datistemplate ||
+		CompatDatabaseOwnercheck(dboid, GetUserId());
 	ReleaseSysCache(tuple);
 	return result;
 }
@@ -154,9 +175,13 @@ createdb_process_utility(PlannedStmt *pstmt, const char *queryString,
 
 	/* core refuses it in a transaction block, in recovery and without right */
 	if (IsA(stmt, CreatedbStmt) && context == PROCESS_UTILITY_TOPLEVEL &&
-		!IsTransactionBlock() && !RecoveryInProgress() &&
-		may_create_databases())
-		drain_source(source_name((CreatedbStmt *) stmt));
+		!IsTransactionBlock() && !RecoveryInProgress())
+	{
+		char	   *name = source_name((CreatedbStmt *) stmt);
+
+		if (may_copy(name))
+			drain_source(name);
+	}
 
 	if (prev_process_utility)
 		prev_process_utility(pstmt, queryString, readOnlyTree, context, params,

@@ -1101,6 +1101,8 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 
 	memset(result, 0, sizeof(*result));
 	undo_log_startup();
+	if (pg_atomic_read_u32(&UndoShmem->state) != UNDO_PRIMARY)
+		return;					/* a new cluster under pg_upgrade */
 	if (pg_atomic_exchange_u32(&UndoShmem->raise_wanted, 0) != 0)
 		idle_step = 1;
 	before = undo_log_horizons();

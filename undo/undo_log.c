@@ -49,29 +49,6 @@ static Buffer recent_control = InvalidBuffer;
  * ----------------------------------------------------------------
  */
 
-/* raise an atomic that may only rise */
-static void
-raise_atomic(pg_atomic_uint64 *atomic, uint64 value)
-{
-	uint64		old = pg_atomic_read_u64(atomic);
-
-	while (old < value &&
-		   !pg_atomic_compare_exchange_u64(atomic, &old, value))
-		;
-}
-
-/*
- * Publish horizons: h first, then u, so that a reader that asks in the opposite
- * order has u <= h.  Redo publishes too.
- */
-void
-undo_log_publish(Fxid u, Fxid h)
-{
-	raise_atomic(&UndoShmem->discard_before, h);
-	raise_atomic(&UndoShmem->all_visible_before, u);
-	pg_write_barrier();
-}
-
 Fxid
 undo_log_fxid_from_xid(TransactionId xid)
 {
@@ -88,28 +65,6 @@ Fxid
 undo_log_current_fxid(void)
 {
 	return U64FromFullTransactionId(GetCurrentFullTransactionId());
-}
-
-/* Create the global control page; caller holds the LWLock, not in recovery. */
-static void
-create_global(Fxid u, Fxid h)
-{
-	Buffer		buffer =
-		undo_file_make_control(undo_file_locator(UNDO_GLOBAL_RELNUMBER), true);
-	xl_undo_control xlrec =
-	{.all_visible_before = u,.discard_before = h,.version = UNDO_FORMAT_VERSION,.init_global = 1};
-	XLogRecPtr	lsn;
-
-	START_CRIT_SECTION();
-	undo_page_init_global(BufferGetPage(buffer), u, h);
-	MarkBufferDirty(buffer);
-	XLogBeginInsert();
-	XLogRegisterData((char *) &xlrec, SizeOfUndoControl);
-	XLogRegisterBuffer(1, buffer, REGBUF_WILL_INIT | REGBUF_STANDARD);
-	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_CONTROL);
-	PageSetLSN(BufferGetPage(buffer), lsn);
-	END_CRIT_SECTION();
-	UnlockReleaseBuffer(buffer);
 }
 
 /* Mirror a log's control page in shared memory. */
@@ -184,9 +139,12 @@ all_logs_empty(void)
 	return true;
 }
 
-/* Read the global page into shared memory; false if there is none. */
+/*
+ * Read the global page into shared memory, but for the horizons if it is a
+ * primary's; false if there is none.
+ */
 static bool
-load_global(void)
+load_global(UndoHorizons *stored)
 {
 	Buffer		buffer =
 		undo_file_read_control(undo_file_locator(UNDO_GLOBAL_RELNUMBER),
@@ -196,8 +154,8 @@ load_global(void)
 	if (!BufferIsValid(buffer))
 		return false;
 	global = UndoPageGetGlobal(BufferGetPage(buffer));
-
-	undo_log_publish(global->all_visible_before, global->discard_before);
+	stored->all_visible_before = global->all_visible_before;
+	stored->discard_before = global->discard_before;
 	pg_atomic_write_u32(&UndoShmem->nlogs, global->nlogs);
 	pg_atomic_write_u32(&UndoShmem->nunlogged, global->nunlogged);
 	pg_atomic_write_u32(&UndoShmem->global_exists, 1);
@@ -205,20 +163,9 @@ load_global(void)
 	return true;
 }
 
-/* Everything a primary needs; the horizon jumps if there is no undo (U14). */
 static void
-load_primary(void)
+load_logs(void)
 {
-	Fxid		horizon =
-		undo_log_fxid_from_xid(GetOldestNonRemovableTransactionId(NULL));
-
-	if (!load_global())
-	{
-		create_global(horizon, horizon);
-		if (!load_global())
-			elog(ERROR,
-				 "could not create the global control page of the undo store");
-	}
 	if (undo_shmem_log_count(RELPERSISTENCE_PERMANENT) > UndoShmem->maxlogs ||
 		undo_shmem_log_count(RELPERSISTENCE_UNLOGGED) > UndoShmem->maxlogs)
 		ereport(ERROR,
@@ -233,9 +180,69 @@ load_primary(void)
 		load_log(RELPERSISTENCE_PERMANENT, i);
 	for (int i = 0; i < undo_shmem_log_count(RELPERSISTENCE_UNLOGGED); i++)
 		load_log(RELPERSISTENCE_UNLOGGED, i);
+}
+
+/* make logs forget pages that name xids which are going to be used again */
+static void
+reset_logs(char persistence)
+{
+	for (int i = 0; i < undo_shmem_log_count(persistence); i++)
+	{
+		UndoLogShared *log = undo_shmem_log(persistence, i);
+
+		if (pg_atomic_read_u32(&log->state) != UNDO_LOG_FREE ||
+			pg_atomic_read_u32(&log->tail) == InvalidBlockNumber)
+			continue;
+		pg_atomic_write_u32(&log->state, UNDO_LOG_BUSY);
+		undo_log_reset(persistence, i);
+		pg_atomic_write_u32(&log->state, UNDO_LOG_FREE);
+	}
+}
+
+/*
+ * Everything a primary needs.  The horizons jump if there is no undo (U14),
+ * also downwards: pg_upgrade and pg_resetwal may set the next xid back.  To
+ * readers all writers below U are visible, so with undo in the logs nothing
+ * can be answered then.  Nothing is made in a cluster that pg_upgrade is going
+ * to fill: its next xid isn't known yet.  Returns false in that case.
+ */
+static bool
+load_primary(void)
+{
+	Fxid		next = U64FromFullTransactionId(ReadNextFullTransactionId());
+	Fxid		horizon =
+		undo_log_fxid_from_xid(GetOldestNonRemovableTransactionId(NULL));
+	UndoHorizons stored;
+
+	if (!load_global(&stored))
+	{
+		if (IsBinaryUpgrade)
+			return false;
+		undo_horizons_create(horizon, horizon);
+		if (!load_global(&stored))
+			elog(ERROR,
+				 "could not create the global control page of the undo store");
+	}
+	load_logs();
+	if (stored.discard_before > next)
+	{
+		if (!all_logs_empty())
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("undo belongs to transactions up to " UINT64_FORMAT ", but the next transaction is " UINT64_FORMAT,
+							stored.discard_before, next),
+					 errdetail("The transaction counter was set back while there was undo."),
+					 errhint("Stop the server and set the counter forward again with pg_resetwal.")));
+		reset_logs(RELPERSISTENCE_PERMANENT);
+		reset_logs(RELPERSISTENCE_UNLOGGED);
+		undo_horizons_lower(horizon);
+		return true;
+	}
+	undo_horizons_publish(stored.all_visible_before, stored.discard_before);
 	if (all_logs_empty())
 		undo_log_discard(RELPERSISTENCE_PERMANENT, UNDO_TEMP_LOG,
 						 InvalidBlockNumber, 0, horizon, horizon);
+	return true;
 }
 
 /*
@@ -253,15 +260,21 @@ undo_log_startup(void)
 	{
 		if (pg_atomic_read_u32(&UndoShmem->state) == UNDO_UNINIT)
 		{
-			load_global();
+			UndoHorizons stored;
+
+			if (load_global(&stored))
+				undo_horizons_publish(stored.all_visible_before,
+									  stored.discard_before);
 			pg_atomic_write_u32(&UndoShmem->state, UNDO_STANDBY);
 		}
 	}
 	else if (pg_atomic_read_u32(&UndoShmem->state) != UNDO_PRIMARY)
 	{
-		load_primary();
-		pg_write_barrier();
-		pg_atomic_write_u32(&UndoShmem->state, UNDO_PRIMARY);
+		if (load_primary())
+		{
+			pg_write_barrier();
+			pg_atomic_write_u32(&UndoShmem->state, UNDO_PRIMARY);
+		}
 	}
 	LWLockRelease(UndoShmem->lock);
 }
@@ -281,7 +294,7 @@ undo_log_horizons(void)
 	if (unlikely(state != UNDO_PRIMARY) &&
 		pg_atomic_read_u32(&UndoShmem->global_exists) == 0)
 	{
-		/* a standby of a cluster that never wrote undo, so far */
+		/* a cluster that never wrote undo, so far: standby or new */
 		hz.all_visible_before = hz.discard_before =
 			undo_log_fxid_from_xid(ShmemVariableCache->oldestXid);
 		return hz;
@@ -503,6 +516,10 @@ undo_log_attach(char persistence)
 	/* not loaded, every log looks as if it had yet to be made (U10) */
 	if (unlikely(pg_atomic_read_u32(&UndoShmem->state) != UNDO_PRIMARY))
 		undo_log_startup();
+	if (unlikely(pg_atomic_read_u32(&UndoShmem->state) != UNDO_PRIMARY))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot write to zheap tables of a new cluster while pg_upgrade runs")));
 	if (try_attach(persistence, last_log[which], UNDO_LOG_FREE))
 		return last_log[which];
 	for (int i = 0; i < undo_shmem_log_count(persistence); i++)
@@ -793,7 +810,8 @@ undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,
 	xlrec.all_visible_before =
 		Min(Max(u, data->all_visible_before), xlrec.discard_before);
 	xlrec.head = UndoLogHead(head, head_offset);
-	xlrec.conflict = xlrec.discard_before > data->discard_before;
+	xlrec.flags = xlrec.discard_before > data->discard_before ?
+		UNDO_DISCARD_CONFLICT : 0;
 
 	START_CRIT_SECTION();
 	data->discard_before = xlrec.discard_before;
@@ -821,7 +839,7 @@ undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,
 	UNDO_POINT("discard-logged");
 
 	/* publish h, u, head in this order; only then may pages be reused */
-	undo_log_publish(xlrec.all_visible_before, xlrec.discard_before);
+	undo_horizons_publish(xlrec.all_visible_before, xlrec.discard_before);
 	if (move)
 		pg_atomic_write_u64(&undo_shmem_log(persistence, number)->head,
 							xlrec.head);

@@ -97,8 +97,14 @@ extern UndoShared *UndoShmem;
 extern int	undo_log_rest_size; /* kB: a log above this rests */
 extern int	undo_max_size;		/* kB of undo that may be kept; -1: any */
 
-/* raise the published horizons; lower values are ignored */
-extern void undo_log_publish(Fxid u, Fxid h);
+/*
+ * undo_horizons.c: raise the published horizons, lower values are ignored; set
+ * them lower, at a start only; create the global control page
+ */
+extern void undo_horizons_publish(Fxid u, Fxid h);
+extern void undo_horizons_publish_lower(Fxid horizon);
+extern void undo_horizons_lower(Fxid horizon);
+extern void undo_horizons_create(Fxid u, Fxid h);
 
 /* load shared state if need be; see undo_log_horizons() */
 extern void undo_log_startup(void);

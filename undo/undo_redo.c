@@ -93,7 +93,7 @@ redo_control(XLogReaderState *record)
 		UnlockReleaseBuffer(buffer);
 		if (UndoShmem != NULL)
 		{
-			undo_log_publish(xlrec->all_visible_before, xlrec->discard_before);
+			undo_horizons_publish(xlrec->all_visible_before, xlrec->discard_before);
 			pg_atomic_write_u32(&UndoShmem->global_exists, 1);
 		}
 	}
@@ -165,7 +165,7 @@ redo_discard(XLogReaderState *record)
 	Buffer		buffer;
 
 	/* snapshots of any database may need what goes (database 0 = all) */
-	if (InHotStandby && xlrec->conflict)
+	if (InHotStandby && (xlrec->flags & UNDO_DISCARD_CONFLICT))
 	{
 		RelFileLocator all = {0};
 
@@ -185,7 +185,12 @@ redo_discard(XLogReaderState *record)
 		UnlockReleaseBuffer(buffer);
 	/* published before the head moves, as on the primary */
 	if (UndoShmem != NULL)
-		undo_log_publish(xlrec->all_visible_before, xlrec->discard_before);
+	{
+		if (xlrec->flags & UNDO_DISCARD_LOWER)
+			undo_horizons_publish_lower(xlrec->discard_before);
+		else
+			undo_horizons_publish(xlrec->all_visible_before, xlrec->discard_before);
+	}
 	if (XLogRecHasBlockRef(record, 1))
 	{
 		if (XLogReadBufferForRedo(record, 1, &buffer) == BLK_NEEDS_REDO)
@@ -302,7 +307,8 @@ undo_desc(StringInfo buf, XLogReaderState *record)
 								 xlrec->discard_before,
 								 UndoLogHeadBlock(xlrec->head),
 								 UndoLogHeadOffset(xlrec->head),
-								 xlrec->conflict ? ", conflict" : "");
+								 xlrec->flags & UNDO_DISCARD_CONFLICT ? ", conflict" :
+								 xlrec->flags & UNDO_DISCARD_LOWER ? ", lower" : "");
 				break;
 			}
 		default:

@@ -39,14 +39,17 @@ typedef struct xl_undo_discard
 	Fxid		all_visible_before;
 	Fxid		discard_before;
 	uint64		head;
-	uint8		conflict;		/* h rises: conflict horizon h - 1 */
+	uint8		flags;
 } xl_undo_discard;
+
+#define UNDO_DISCARD_CONFLICT	0x01	/* h rises: conflict horizon h - 1 */
+#define UNDO_DISCARD_LOWER		0x02	/* the horizons are lower than before */
 
 /* APPLIED: 0 undo page, its data: byte offsets of run headers */
 /* RESET: 0 control page; main data: nothing */
 
 #define SizeOfUndoControl	(offsetof(xl_undo_control, init_global) + 1)
 #define SizeOfUndoSwitch	(offsetof(xl_undo_switch, first) + 1)
-#define SizeOfUndoDiscard	(offsetof(xl_undo_discard, conflict) + 1)
+#define SizeOfUndoDiscard	(offsetof(xl_undo_discard, flags) + 1)
 
 #endif							/* UNDO_XLOG_H */
