@@ -186,6 +186,7 @@ judge_page(Build *build)
 	buffer = ReadBufferExtended(build->rel, MAIN_FORKNUM, scan->block,
 								RBM_NORMAL, scan->strategy);
 	zheap_visibility_begin(&cx, build->rel, SnapshotAny);
+	cx.patience = zheap_rollback_patience();
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 	if (!PageIsNew(page))
@@ -202,6 +203,11 @@ judge_page(Build *build)
 	}
 	UnlockReleaseBuffer(buffer);
 	zheap_visibility_end(&cx);
+	if (cx.too_long)
+	{
+		zheap_rollback_page(build->rel, scan->block);
+		return judge_page(build);
+	}
 	return done;
 }
 

@@ -270,14 +270,8 @@ load_page(Rewrite *rw, BlockNumber block)
 	rw->hz = undo_log_horizons();
 	buffer = ReadBufferExtended(rw->oldrel, MAIN_FORKNUM, block, RBM_NORMAL,
 								rw->strategy);
-	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	zheap_rollback_lock(rw->oldrel, buffer);
 	page = BufferGetPage(buffer);
-	if (!PageIsNew(page))
-	{
-		zheap_page_check(rw->oldrel, block, page);
-		if (zheap_xact_slot_any_aborted(buffer, page, &rw->hz))
-			zheap_rollback_buffer(rw->oldrel, buffer);
-	}
 	memcpy(rw->page.data, page, BLCKSZ);
 	UnlockReleaseBuffer(buffer);
 }

@@ -169,7 +169,7 @@ vacuum_page(Vacuum *vac, BlockNumber block)
 	buffer = ReadBufferExtended(vac->rel, MAIN_FORKNUM, block, RBM_NORMAL,
 								vac->strategy);
 	UNDO_POINT("vacuum-horizon");
-	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	zheap_rollback_lock(vac->rel, buffer);
 	page = BufferGetPage(buffer);
 	vac->scanned++;
 
@@ -183,9 +183,6 @@ vacuum_page(Vacuum *vac, BlockNumber block)
 		return;
 	}
 
-	zheap_page_check(vac->rel, block, page);
-	if (zheap_xact_slot_any_aborted(buffer, page, &hz))
-		zheap_rollback_buffer(vac->rel, buffer);
 	zheap_prune_page(vac->rel, buffer, &hz, ZPRUNE_TIDY |
 					 (vac->nindexes == 0 ? ZPRUNE_NO_INDEXES : 0), &result);
 
@@ -242,8 +239,7 @@ free_line_pointers(Vacuum *vac, int first)
 	visibilitymap_pin(vac->rel, block, &vac->vmbuffer);
 	buffer = ReadBufferExtended(vac->rel, MAIN_FORKNUM, block, RBM_NORMAL,
 								vac->strategy);
-	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-	zheap_page_check(vac->rel, block, BufferGetPage(buffer));
+	zheap_rollback_lock(vac->rel, buffer);
 
 	page = zheap_delta_begin(delta, vac->rel, buffer);
 	for (i = first; i < vac->dead->num_items; i++)
@@ -267,8 +263,6 @@ free_line_pointers(Vacuum *vac, int first)
 	pfree(delta);
 
 	page = BufferGetPage(buffer);
-	if (zheap_xact_slot_any_aborted(buffer, page, &hz))
-		zheap_rollback_buffer(vac->rel, buffer);
 	zheap_prune_page(vac->rel, buffer, &hz, ZPRUNE_TIDY, &result);
 	if (result.all_visible && result.ndead == 0)
 		set_all_visible(vac, buffer, block);

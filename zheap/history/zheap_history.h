@@ -184,6 +184,15 @@ typedef struct ZReadContext
 	bool		check_serializable; /* report conflicts out */
 
 	/*
+	 * Set after zheap_visibility_begin: so many records of aborted changes
+	 * may be passed, 0 for as many as there are.  When they are used up
+	 * nothing is found and too_long is set: give the page up, roll it back
+	 * and begin again.
+	 */
+	int			patience;
+	bool		too_long;
+
+	/*
 	 * Set after zheap_visibility_begin by readers that don't compare
 	 * versions: the identity of a version may be the xact slot's owner
 	 * instead of its writer, the command id of an own one isn't told, and

@@ -48,6 +48,8 @@ zheap_visibility_begin(ZReadContext *cx, Relation rel, Snapshot snapshot)
 	cx->rel = rel;
 	cx->snapshot = snapshot;
 	cx->approximate_identity = false;
+	cx->patience = 0;
+	cx->too_long = false;
 	cx->check_serializable = snapshot != NULL && IsMVCCSnapshot(snapshot) &&
 		CheckForSerializableConflictOutNeeded(rel, snapshot);
 	cx->hz = undo_log_horizons();
@@ -468,6 +470,29 @@ note_copy(const ZReadContext *cx, const ZWalk *walk, ZVersion *v)
 }
 
 /*
+ * zheap_walk_find() for a reader that may give up where an aborted history is
+ * long.  Histories of other owners are as long as the snapshot keeps them.
+ */
+static ZFindResult
+find_with_patience(ZReadContext *cx, ZWalk *walk, ZXactStatus status)
+{
+	ZFindResult found;
+
+	if (likely(status != ZXACT_ABORTED || cx->patience == 0))
+		return zheap_walk_find(walk, status == ZXACT_ABORTED);
+	if (cx->too_long)
+		return ZFIND_LIMIT;
+	walk->budget = cx->patience;
+	found = zheap_walk_find(walk, true);
+	if (found == ZFIND_LIMIT || walk->budget <= 0)
+		cx->too_long = true;
+	else
+		cx->patience = walk->budget;
+	walk->budget = ZWALK_NO_BUDGET;
+	return found;
+}
+
+/*
  * See zheap_history.h for the contract.  An ended version found is left in
  * *v with its bytes; NON_VACUUMABLE is the one type that may return true for
  * one (it isn't removable yet).
@@ -543,9 +568,15 @@ zheap_visibility_find(ZReadContext *cx, Buffer buffer, Page page,
 			return version_accept(cx, &walk, state, buffer, v);
 		}
 
-		found = zheap_walk_find(&walk, status == ZXACT_ABORTED);
+		found = find_with_patience(cx, &walk, status);
 		if (found == ZFIND_OTHER)
 			continue;
+		if (found == ZFIND_LIMIT)
+		{
+			zheap_walk_forget_missing(&walk);
+			v->len = 0;
+			return false;
+		}
 		if (found == ZFIND_STOP)
 		{
 			Assert(records_agree(cx, &walk));
@@ -818,8 +849,8 @@ zheap_visibility_page_owners(ZReadContext *cx, Buffer buffer, Page page,
  * stepped over.
  */
 static ZWalkState
-walk_to_top(ZWalk *walk, Page page, Buffer buffer, ZXactStatus *status,
-			bool *found, bool *aborted)
+walk_to_top(ZReadContext *cx, ZWalk *walk, Page page, Buffer buffer,
+			ZXactStatus *status, bool *found, bool *aborted)
 {
 	ZWalkState	state = zheap_walk_start(walk, page);
 
@@ -838,16 +869,17 @@ walk_to_top(ZWalk *walk, Page page, Buffer buffer, ZXactStatus *status,
 			!ZHeaderIsEnded(&walk->hdr))
 			return state;
 
-		switch (zheap_walk_find(walk, *status == ZXACT_ABORTED))
+		switch (find_with_patience(cx, walk, *status))
 		{
 			case ZFIND_OTHER:
 				continue;
 			case ZFIND_GONE:
 				*status = ZXACT_ALL_VISIBLE;
 				return ZWALK_SETTLED;
+			case ZFIND_LIMIT:
+				return ZWALK_NONE;
 			case ZFIND_FOUND:
 				break;
-			case ZFIND_LIMIT:
 			case ZFIND_STOP:
 				Assert(false);
 				break;
@@ -884,7 +916,7 @@ zheap_visibility_top(ZReadContext *cx, Buffer buffer, Page page,
 
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
 					NULL, NULL);
-	state = walk_to_top(&walk, page, buffer, &top->status, &found, &aborted);
+	state = walk_to_top(cx, &walk, page, buffer, &top->status, &found, &aborted);
 	if (state == ZWALK_NONE)
 		return;
 
@@ -931,7 +963,7 @@ zheap_visibility_predecessor(ZReadContext *cx, Buffer buffer, Page page,
 	version_clear(v);
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
 					v->data, &v->len);
-	state = walk_to_top(&walk, page, buffer, &status, &found, &aborted);
+	state = walk_to_top(cx, &walk, page, buffer, &status, &found, &aborted);
 
 	while (state == ZWALK_OWNED && found && status == ZXACT_CURRENT &&
 		   !ZUndoIsInsert(&walk.undo))

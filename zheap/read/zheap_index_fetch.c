@@ -198,6 +198,7 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	cx.approximate_identity = snapshot->snapshot_type != SNAPSHOT_DIRTY &&
 		snapshot->snapshot_type != SNAPSHOT_ANY &&
 		!IsolationIsSerializable();
+	cx.patience = zheap_rollback_patience();
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 
 	if (has_row_pointer(rel, block, page, off))
@@ -209,13 +210,19 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 		if (found)
 			zheap_predicate_lock(rel, snapshot, block, off, &v);
 		/* others see what I ended */
-		if (!found && all_dead && !mine)
+		if (!found && all_dead && !mine && !cx.too_long)
 			*all_dead = is_dead_to_all(fetch, &cx, buffer, page, block, off);
 	}
 
 	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	zheap_visibility_end(&cx);
 
+	if (!found && cx.too_long)
+	{
+		zheap_rollback_page(rel, block);
+		return zheap_index_fetch_tuple(data, tid, snapshot, slot, call_again,
+									   all_dead);
+	}
 	if (found)
 	{
 		ItemPointerData found_tid;
@@ -251,6 +258,7 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 	v->len = 0;
 	buffer = zheap_buffer_read(rel, block);
 	zheap_visibility_begin(&cx, rel, snapshot);
+	cx.patience = zheap_rollback_patience();
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 	if (mine != NULL)
@@ -273,6 +281,11 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 	}
 	UnlockReleaseBuffer(buffer);
 	zheap_visibility_end(&cx);
+	if (cx.too_long)
+	{
+		zheap_rollback_page(rel, block);
+		return read_version_asking(rel, tid, snapshot, ended, v, mine);
+	}
 	return found;
 }
 

@@ -503,7 +503,8 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 	/* rows that are walked may have rows->data moved */
 	copy = (Page) scan->rows->data;
 	max = PageGetMaxOffsetNumber(copy);
-	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	for (OffsetNumber off = FirstOffsetNumber; off <= max && !cx->too_long;
+		 off++)
 	{
 		ItemId		lp = PageGetItemId(copy, off);
 		char	   *tuple;
@@ -540,11 +541,12 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 
 /*
  * Page mode: collect what the snapshot sees of scan->block; of the listed
- * offsets only, if any are given.
+ * offsets only, if any are given.  False: the page has a long aborted history
+ * and must be rolled back first.
  */
-static void
-load_page(ZScanDesc scan, const OffsetNumber *offsets, int noffsets,
-		  bool predicate_lock)
+static bool
+try_load_page(ZScanDesc scan, const OffsetNumber *offsets, int noffsets,
+			  bool predicate_lock)
 {
 	Relation	rel = scan->base.rs_rd;
 	ZReadContext cx;
@@ -563,6 +565,7 @@ load_page(ZScanDesc scan, const OffsetNumber *offsets, int noffsets,
 	scan->ahead_end = scan->ahead != NULL ? scan->ahead + BLCKSZ : NULL;
 	zheap_visibility_begin(&cx, rel, scan->base.rs_snapshot);
 	cx.approximate_identity = true;
+	cx.patience = zheap_rollback_patience();
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 
@@ -596,6 +599,15 @@ load_page(ZScanDesc scan, const OffsetNumber *offsets, int noffsets,
 		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	ReleaseBuffer(buffer);
 	zheap_visibility_end(&cx);
+	return !cx.too_long;
+}
+
+static void
+load_page(ZScanDesc scan, const OffsetNumber *offsets, int noffsets,
+		  bool predicate_lock)
+{
+	while (!try_load_page(scan, offsets, noffsets, predicate_lock))
+		zheap_rollback_page(scan->base.rs_rd, scan->block);
 }
 
 /* ----------------------------------------------------------------
@@ -686,6 +698,7 @@ judge_row(ZScanDesc scan, ScanDirection direction, TupleTableSlot *slot)
 	bool		found = false;
 
 	zheap_visibility_begin(&cx, rel, scan->base.rs_snapshot);
+	cx.patience = zheap_rollback_patience();
 	LockBuffer(scan->buffer, BUFFER_LOCK_SHARE);
 	if (!PageIsNew(page))
 	{
@@ -699,7 +712,7 @@ judge_row(ZScanDesc scan, ScanDirection direction, TupleTableSlot *slot)
 		else
 			off = scan->off + (forward ? 1 : -1);
 
-		for (; off >= FirstOffsetNumber && off <= max;
+		for (; off >= FirstOffsetNumber && off <= max && !cx.too_long;
 			 off += forward ? 1 : -1)
 		{
 			if (!ItemIdIsUsed(PageGetItemId(page, off)))
@@ -716,6 +729,11 @@ judge_row(ZScanDesc scan, ScanDirection direction, TupleTableSlot *slot)
 	LockBuffer(scan->buffer, BUFFER_LOCK_UNLOCK);
 	zheap_visibility_end(&cx);
 
+	if (!found && cx.too_long)
+	{
+		zheap_rollback_page(rel, scan->block);
+		return judge_row(scan, direction, slot);
+	}
 	if (found)
 	{
 		ZVersion   *v = &scan->version;
@@ -996,6 +1014,7 @@ zheap_scan_analyze_next_block(TableScanDesc sscan, BlockNumber block,
 		ReadBufferExtended(rel, MAIN_FORKNUM, block, RBM_NORMAL, strategy);
 	zheap_visibility_begin(&cx, rel, SnapshotSelf);
 	cx.approximate_identity = true;
+	cx.patience = zheap_rollback_patience();
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 	if (!PageIsNew(page))
@@ -1020,6 +1039,11 @@ zheap_scan_analyze_next_block(TableScanDesc sscan, BlockNumber block,
 	}
 	UnlockReleaseBuffer(buffer);
 	zheap_visibility_end(&cx);
+	if (cx.too_long)
+	{
+		zheap_rollback_page(rel, block);
+		return zheap_scan_analyze_next_block(sscan, block, strategy);
+	}
 	return true;
 }
 

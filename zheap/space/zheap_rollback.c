@@ -19,6 +19,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/freespace.h"
@@ -31,6 +32,12 @@
 
 /* records taken back under one lock and in one delta */
 #define ROLLBACK_BATCH			UNDO_KNOB("rollback-batch", 1000, 1, 1000)
+
+/* records that a reader passes before it takes them back */
+#define READER_PATIENCE			UNDO_KNOB("reader-patience", 2000, 1, 2000)
+
+/* between batches, for those that wait for the lock; microseconds */
+#define ROLLBACK_PAUSE			50
 
 /* one batch */
 typedef struct Rollback
@@ -411,24 +418,56 @@ rollback_batch(Relation rel, Buffer buffer, const UndoHorizons *hz)
  */
 
 /*
- * Roll back a page whose buffer is pinned and exclusively locked by the
- * caller, all batches, without releasing it.  A new page is left alone.
- *
  * Horizons are sampled under the lock: while it is held no aborted owner of
  * this page can become applied, so U can't pass one.  (The caller of a writer
- * has loaded the shared state before.)
+ * has loaded the shared state before.)  A new page is left alone.
  */
-void
+bool
 zheap_rollback_buffer(Relation rel, Buffer buffer)
 {
 	UndoHorizons hz = undo_log_horizons();
 	Page		page = BufferGetPage(buffer);
 
 	if (PageIsNew(page))
-		return;
+		return true;
 	zheap_page_check(rel, BufferGetBlockNumber(buffer), page);
-	while (rollback_batch(rel, buffer, &hz))
-		;
+	return !rollback_batch(rel, buffer, &hz);
+}
+
+/*
+ * The lock of a page was given up between two batches.  A process that waited
+ * for it gets it now, which it wouldn't if it were taken again at once.
+ */
+static void
+pause_between_batches(void)
+{
+	UNDO_POINT("rollback-page-released");
+	/* in an abort callback interrupts are held off */
+	if (InterruptHoldoffCount > 0)
+		return;
+	CHECK_FOR_INTERRUPTS();
+	UNDO_ERROR_POINT("rollback-between-batches");
+	pg_usleep(ROLLBACK_PAUSE);
+}
+
+void
+zheap_rollback_lock(Relation rel, Buffer buffer)
+{
+	for (;;)
+	{
+		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+		if (zheap_rollback_buffer(rel, buffer))
+			return;
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+		pause_between_batches();
+	}
+}
+
+int
+zheap_rollback_patience(void)
+{
+	return InterruptHoldoffCount > 0 || RecoveryInProgress() ? 0 :
+		READER_PATIENCE;
 }
 
 /*
@@ -469,11 +508,8 @@ zheap_rollback_page(Relation rel, BlockNumber block)
 		more = zheap_page_is_valid(page) && rollback_batch(rel, buffer, &hz);
 		room = zheap_page_is_valid(page) ? zheap_page_insert_room(page) : 0;
 		UnlockReleaseBuffer(buffer);
-		UNDO_POINT("rollback-page-released");
-
-		/* in an abort callback interrupts are held off */
-		if (more && InterruptHoldoffCount == 0)
-			CHECK_FOR_INTERRUPTS();
+		if (more)
+			pause_between_batches();
 	}
 
 	/* an abort extends no file, so the map's turn comes later (U13) */

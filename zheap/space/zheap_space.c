@@ -112,8 +112,9 @@ reclaim_page(const SpaceSearch *search, Buffer buffer, const UndoHorizons *hz)
 	Page		page = BufferGetPage(buffer);
 	Size		room;
 
-	if (zheap_xact_slot_any_aborted(buffer, page, hz))
-		zheap_rollback_buffer(search->rel, buffer);
+	if (zheap_xact_slot_any_aborted(buffer, page, hz) &&
+		!zheap_rollback_buffer(search->rel, buffer))
+		return 0;				/* another time */
 
 	room = page_room(page);
 	if (room < search->want && !PageIsNew(page))

@@ -36,8 +36,25 @@ extern const char *zheap_buffer_next_page(Relation rel, Buffer buffer,
  */
 extern void zheap_rollback_page(Relation rel, BlockNumber block);
 
-/* with the buffer pinned and exclusively locked by the caller, kept so */
-extern void zheap_rollback_buffer(Relation rel, Buffer buffer);
+/*
+ * One batch, with the buffer pinned and exclusively locked by the caller, kept
+ * so.  False: more is left to do.  A caller that wants all of it done gives the
+ * lock up before it goes on, for a history may be long.
+ */
+extern bool zheap_rollback_buffer(Relation rel, Buffer buffer);
+
+/*
+ * Lock a pinned buffer exclusively, its page rolled back.  No lock held by the
+ * caller; the lock is given up between batches, where interrupts are served.
+ */
+extern void zheap_rollback_lock(Relation rel, Buffer buffer);
+
+/*
+ * How many records of aborted changes a reader may pass on a page before it
+ * has to roll the page back itself, by zheap_rollback_page().  0: that isn't
+ * possible here, in recovery or with something locked.
+ */
+extern int	zheap_rollback_patience(void);
 
 /*
  * Roll back a reader's copy of a page that it holds locked (share is enough),

@@ -65,6 +65,7 @@ typedef struct InsertStep
 	Page		page;
 	BlockNumber block;
 	bool		is_new;
+	bool		unfinished;		/* the page has a long aborted history */
 	ZReadContext cx;
 	ZXactSlotChoice choice;		/* not if frozen */
 	bool		needs_undo;
@@ -131,7 +132,7 @@ choose_xact_slot(InsertOp *op, InsertStep *step)
 		case ZRESERVE_OK:
 			return true;
 		case ZRESERVE_ABORTED:
-			zheap_rollback_buffer(op->rel, step->buffer);
+			step->unfinished = !zheap_rollback_buffer(op->rel, step->buffer);
 			return false;
 		case ZRESERVE_WAIT:
 			op->options |= ZHEAP_INSERT_NEW_PAGE;
@@ -237,11 +238,14 @@ find_page(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
 		step->page = BufferGetPage(step->buffer);
 		step->block = BufferGetBlockNumber(step->buffer);
 		step->is_new = PageIsNew(step->page);
+		step->unfinished = false;
 
 		if (choose_xact_slot(op, step) &&
 			choose_offsets(op, step, tuples, ntuples))
 			break;
 		drop_page(step);
+		if (step->unfinished)
+			zheap_rollback_page(op->rel, step->block);
 
 		/* the search and this file disagree about a page: don't go round */
 		if (++failed > 3)

@@ -33,6 +33,7 @@ typedef enum RowStep
 	ROW_WAIT_XACT_SLOT,			/* for an xact slot */
 	ROW_GET_TAG,				/* for the overflow lock */
 	ROW_SCAN_ORIGINS,			/* which lockers are alive at the old TIDs? */
+	ROW_ROLL_BACK,				/* the page has a long aborted history */
 	ROW_AGAIN					/* something ended while we looked */
 } RowStep;
 
@@ -503,8 +504,9 @@ row_look(ZRowWrite *w, TM_Result *result)
 	if (PageIsNew(w->page))
 		return row_refuse(w, TM_Invisible, result);
 	zheap_page_check(w->rel, w->block, w->page);
-	if (zheap_xact_slot_any_aborted(w->buffer, w->page, &w->cx.hz))
-		zheap_rollback_buffer(w->rel, w->buffer);
+	if (zheap_xact_slot_any_aborted(w->buffer, w->page, &w->cx.hz) &&
+		!zheap_rollback_buffer(w->rel, w->buffer))
+		return ROW_ROLL_BACK;
 
 	if (w->off < FirstOffsetNumber ||
 		w->off > PageGetMaxOffsetNumber(w->page))
@@ -669,6 +671,10 @@ zheap_row_take(ZRowWrite *w)
 			case ROW_SCAN_ORIGINS:
 				zheap_row_unlock(w);
 				zheap_lockers_scan_origins(&w->origins, w->rel, w->mode);
+				break;
+			case ROW_ROLL_BACK:
+				zheap_row_unlock(w);
+				zheap_rollback_page(w->rel, w->block);
 				break;
 			case ROW_AGAIN:
 				zheap_row_unlock(w);

@@ -200,15 +200,15 @@ scan_origin(Relation rel, const ZOrigin *origin, LockTupleMode want,
 
 		CHECK_FOR_INTERRUPTS();
 		zheap_visibility_begin(&cx, rel, NULL);
-		LockBuffer(buffer, exclusive ? BUFFER_LOCK_EXCLUSIVE :
-				   BUFFER_LOCK_SHARE);
+		if (exclusive)
+			zheap_rollback_lock(rel, buffer);
+		else
+			LockBuffer(buffer, BUFFER_LOCK_SHARE);
 		if (PageIsNew(page))
 			done = true;
 		else
 		{
 			zheap_page_check(rel, block, page);
-			if (exclusive)
-				zheap_rollback_buffer(rel, buffer);
 			if (zheap_xact_slot_any_aborted(buffer, page, &cx.hz))
 				exclusive = true;
 			else

@@ -348,8 +348,13 @@ update_prepare_new_page(ZRowWrite *w, ZUpdatePlan *plan)
 	}
 
 	zheap_page_check(plan->rel, BufferGetBlockNumber(w->newbuf), page);
-	if (zheap_xact_slot_any_aborted(w->newbuf, page, &w->cx.hz))
-		zheap_rollback_buffer(plan->rel, w->newbuf);
+	if (zheap_xact_slot_any_aborted(w->newbuf, page, &w->cx.hz) &&
+		!zheap_rollback_buffer(plan->rel, w->newbuf))
+	{
+		zheap_row_unlock(w);
+		zheap_rollback_page(plan->rel, BufferGetBlockNumber(w->newbuf));
+		return false;
+	}
 
 	if (zheap_page_insert_room(page) >= plan->bodylen)
 	{
