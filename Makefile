@@ -60,6 +60,7 @@ OBJS = \
 	zheap/space/zheap_prune.o \
 	zheap/space/zheap_make_room.o \
 	zheap/space/zheap_space.o \
+	zheap/space/zheap_tablespace.o \
 	zheap/write/zheap_toast.o \
 	zheap/write/zheap_xlog_insert.o \
 	zheap/write/zheap_xlog_change.o \

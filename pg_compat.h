@@ -35,5 +35,7 @@ typedef Oid RelFileNumber;
 #define CompatMyProcNumber				MyBackendId
 #define CompatInvalidProcNumber			InvalidBackendId
 #define CompatDatabaseOwnercheck(db, role)	pg_database_ownercheck(db, role)
+#define CompatReindexRelation(relid, params) \
+	reindex_relation(relid, 0, params)
 
 #endif							/* ZHEAP_PG_COMPAT_H */

@@ -211,13 +211,6 @@ zheap_nontransactional_truncate(Relation rel)
 	GetHeapamTableAmRoutine()->relation_nontransactional_truncate(rel);
 }
 
-/* block by block; undo finds the copy, since it looks for the relation's OID */
-static void
-zheap_copy_data(Relation rel, const RelFileLocator *newlocator)
-{
-	GetHeapamTableAmRoutine()->relation_copy_data(rel, newlocator);
-}
-
 static bool
 zheap_needs_toast_table(Relation rel)
 {
@@ -315,7 +308,8 @@ static const TableAmRoutine zheap_methods = {
 
 	.relation_set_new_filenode = zheap_set_new_filenode,
 	.relation_nontransactional_truncate = zheap_nontransactional_truncate,
-	.relation_copy_data = zheap_copy_data,
+	/* undo finds the copy, since it looks for the relation's OID */
+	.relation_copy_data = zheap_tablespace_copy,
 	.relation_copy_for_cluster = zheap_rewrite_copy,
 	.relation_vacuum = zheap_vacuum_relation,
 	.scan_analyze_next_block = zheap_scan_analyze_next_block,

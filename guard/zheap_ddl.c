@@ -16,6 +16,9 @@
  *	- a dump restores extensions by the order of their names, and the access
  *	  method may not exist yet
  *
+ * Indexes of a table that moves to another tablespace inside of a transaction
+ * are rebuilt: see zheap_tablespace.c.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -36,6 +39,7 @@
 #include "utils/rel.h"
 
 #include "guard/zheap_guard.h"
+#include "zheap/space/zheap_space.h"
 
 /* what a command has touched so far; one list for each command on the stack */
 typedef struct Touched
@@ -202,6 +206,8 @@ ddl_process_utility(PlannedStmt *pstmt, const char *queryString,
 	Touched    *outer = touched;
 	Touched		mine = {NIL, NIL, CurrentMemoryContext};
 	Oid			becomes_ours;
+	bool		goes_on =
+		IsInTransactionBlock(context == PROCESS_UTILITY_TOPLEVEL);
 	int			script;
 
 	if (!command_counts(stmt))
@@ -212,6 +218,8 @@ ddl_process_utility(PlannedStmt *pstmt, const char *queryString,
 		if (script != 0)
 			AtEOXact_GUC(true, script);
 		zheap_publication_check_command(stmt);
+		if (IsA(stmt, AlterTableMoveAllStmt) && goes_on)
+			zheap_tablespace_rebuild_indexes();
 		return;
 	}
 
@@ -237,6 +245,8 @@ ddl_process_utility(PlannedStmt *pstmt, const char *queryString,
 	check_touched(mine.tables, mine.created);
 	list_free(mine.tables);
 	list_free(mine.created);
+	if (IsA(stmt, AlterTableStmt) && goes_on)
+		zheap_tablespace_rebuild_indexes();
 }
 
 void

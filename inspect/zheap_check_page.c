@@ -305,7 +305,9 @@ check_jump_ends(ZCheck *check, const ZWalk *walk, JumpEnd **ends)
 
 /*
  * All versions of a row, from the page down to one that is visible to all.
- * The first record found must be the change that the header tells of.
+ * The first record found must be the change that the header tells of.  Versions
+ * by aborted writers aren't read: they may have columns that were added by the
+ * same transaction.
  */
 static void
 check_history(ZCheck *check)
@@ -315,20 +317,20 @@ check_history(ZCheck *check)
 	ZWalk	   *walk = palloc(sizeof(ZWalk));
 	ZWalkState	state;
 	bool		newest = true;
+	bool		aborted = false;
 	JumpEnd    *ends = NULL;
 
 	zheap_walk_init(walk, check->rel, &check->reader, &check->hz,
 					check->block, check->off, image, &len);
 	walk->budget = ROW_BUDGET;
 	state = zheap_walk_start(walk, check->page);
-	if (state != ZWALK_NONE)
-		check_image(check, image, len);
 	while (state == ZWALK_OWNED)
 	{
 		ZXactStatus status = zheap_walk_status(walk, check->buffer);
 		bool		ended = ZHeaderIsEnded(&walk->hdr);
 		ZFindResult found;
 
+		aborted = status == ZXACT_ABORTED;
 		if (status == ZXACT_ALL_VISIBLE)
 			break;
 		found = zheap_walk_find(walk, status == ZXACT_ABORTED);
@@ -344,12 +346,15 @@ check_history(ZCheck *check)
 									  ended ? "a record that ends the row" :
 									  "no record that ends the row");
 		newest = false;
+		if (!aborted)
+			check_image(check, image, len);
 		check_jump_ends(check, walk, &ends);
 		check_jump(check, walk, &ends);
 		state = zheap_walk_step_back(walk);
-		if (state != ZWALK_NONE)
-			check_image(check, image, len);
+		aborted = false;
 	}
+	if (state != ZWALK_NONE && !aborted)
+		check_image(check, image, len);
 	while (state != ZWALK_OWNED && ends != NULL)
 	{
 		JumpEnd    *end = ends;

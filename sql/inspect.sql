@@ -39,6 +39,19 @@ SELECT * FROM zheap_check('ins_m');
 VACUUM ins_m;
 SELECT * FROM zheap_check('ins_m');
 SELECT count(*), sum(id), sum(v), sum(length(t)) FROM ins_m;
+-- rows with a column that was added by the transaction that was rolled back
+BEGIN;
+SET LOCAL zheap.rollback_foreground_size = 0;
+INSERT INTO ins_m VALUES (-1, 0, 'a');
+SAVEPOINT s;
+ALTER TABLE ins_m ADD COLUMN added int DEFAULT 5;
+UPDATE ins_m SET added = 6, v = v + 1;
+INSERT INTO ins_m SELECT g, 0, 'a', 7 FROM generate_series(5000, 5100) g;
+ROLLBACK TO s;
+SELECT * FROM zheap_check('ins_m');
+DELETE FROM ins_m WHERE id = -1;
+COMMIT;
+SELECT * FROM zheap_check('ins_m');
 -- more index entries than fit into memory
 SET maintenance_work_mem = '1MB';
 CREATE TABLE ins_big (id int PRIMARY KEY, v int) USING zheap;

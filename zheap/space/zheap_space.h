@@ -119,6 +119,15 @@ extern Size zheap_make_room_estimate(Relation rel, Buffer buffer,
 extern int	zheap_make_room_options(Relation rel);
 
 /* ----------------------------------------------------------------
+ *	zheap_tablespace.c
+ * ----------------------------------------------------------------
+ */
+extern void zheap_tablespace_copy(Relation rel,
+								  const RelFileLocator *newlocator);
+extern void zheap_tablespace_rebuild_indexes(void);
+extern void zheap_tablespace_check(Relation rel);
+
+/* ----------------------------------------------------------------
  *	zheap_fsm_notes.c
  * ----------------------------------------------------------------
  */

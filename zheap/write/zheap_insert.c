@@ -668,6 +668,7 @@ insert_begin(InsertOp *op, Relation rel, CommandId cid, int options,
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
 				 errmsg("parallel workers cannot insert rows")));
+	zheap_tablespace_check(rel);
 	undo_check_room();
 
 	op->rel = rel;

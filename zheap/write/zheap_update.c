@@ -479,6 +479,8 @@ update_try_in_place(ZRowWrite *w, ZUpdatePlan *plan, Fxid *wait_for)
 static UpdateStep
 update_try_move(ZRowWrite *w, ZUpdatePlan *plan, Fxid *wait_for)
 {
+	zheap_tablespace_check(plan->rel);
+
 	/* only moves clear the page's all-visible bit: the map wasn't pinned yet */
 	if (!w->wish.vm)
 	{

@@ -1,0 +1,82 @@
+-- A table that is moved to another tablespace by a transaction that is rolled
+-- back: rows that the transaction has added leave nothing in the indexes.
+-- (Heap's indexes keep entries of them, and find other rows by them later; so
+-- the answers aren't heap's.)
+SET default_table_access_method = 'zheap';
+SET allow_in_place_tablespaces = on;
+CREATE TABLESPACE regress_zheap_place LOCATION '';
+CREATE TABLE tu (id int PRIMARY KEY, k int, v int);
+CREATE INDEX tu_k ON tu (k);
+CREATE FUNCTION tu_fill() RETURNS void LANGUAGE sql AS $$
+	TRUNCATE tu; INSERT INTO tu SELECT g, g, g FROM generate_series(1, 100) g; $$;
+CREATE FUNCTION tu_look(OUT seq bigint, OUT idx bigint, OUT there bigint) LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO tu SELECT g, g, g FROM generate_series(20001, 20500) g;
+	SET LOCAL enable_indexscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_indexonlyscan = off;
+	SELECT count(*) INTO seq FROM tu WHERE k BETWEEN 101 AND 15000;
+	SET LOCAL enable_indexscan = on; SET LOCAL enable_seqscan = off;
+	SELECT count(*) INTO idx FROM tu WHERE k BETWEEN 101 AND 15000;
+	SELECT count(*) INTO there FROM tu WHERE k BETWEEN 1 AND 15000;
+END $$;
+SELECT tu_fill();
+BEGIN;
+ALTER TABLE tu SET TABLESPACE regress_zheap_place;
+INSERT INTO tu SELECT g, g, g FROM generate_series(10001, 10300) g;
+UPDATE tu SET k = k + 1000 WHERE id < 50;
+ROLLBACK;
+SELECT * FROM tu_look();
+SELECT count(*) FROM zheap_check('tu');
+-- to a savepoint, and there again
+SELECT tu_fill();
+BEGIN;
+INSERT INTO tu SELECT g, g, g FROM generate_series(201, 210) g;
+SAVEPOINT a;
+ALTER TABLE tu SET TABLESPACE regress_zheap_place;
+INSERT INTO tu SELECT g, g, g FROM generate_series(10001, 10300) g;
+SAVEPOINT b;
+ALTER TABLE tu SET TABLESPACE pg_default;
+UPDATE tu SET k = k + 1000, id = id + 1000;
+ROLLBACK TO b;
+SELECT count(*), min(k), max(k) FROM tu;
+DELETE FROM tu WHERE id < 10;
+ROLLBACK TO a;
+UPDATE tu SET v = 0 WHERE id > 200;
+COMMIT;
+SELECT * FROM tu_look();
+SELECT count(*) FROM zheap_check('tu');
+-- in a function, and several statements at once
+SELECT tu_fill();
+DO $$
+BEGIN
+	ALTER TABLE tu SET TABLESPACE regress_zheap_place;
+	INSERT INTO tu SELECT g, g, g FROM generate_series(10001, 10300) g;
+	RAISE division_by_zero;
+EXCEPTION WHEN division_by_zero THEN
+	NULL;
+END $$;
+SELECT * FROM tu_look();
+SELECT tu_fill();
+ALTER TABLE tu SET TABLESPACE regress_zheap_place\; INSERT INTO tu SELECT g, g, g FROM generate_series(10001, 10300) g\; SELECT 1 / 0;
+SELECT * FROM tu_look();
+-- all tables of a tablespace
+SELECT tu_fill();
+ALTER TABLE tu SET TABLESPACE regress_zheap_place;
+BEGIN;
+ALTER TABLE ALL IN TABLESPACE regress_zheap_place SET TABLESPACE pg_default;
+INSERT INTO tu SELECT g, g, g FROM generate_series(10001, 10300) g;
+ROLLBACK;
+SELECT * FROM tu_look();
+-- committed: as ever; alone, no index is rebuilt
+SELECT tu_fill();
+BEGIN;
+ALTER TABLE tu SET TABLESPACE pg_default;
+INSERT INTO tu SELECT g, g, g FROM generate_series(10001, 10300) g;
+COMMIT;
+SELECT * FROM tu_look();
+SELECT pg_relation_filenode('tu_k') AS before \gset
+ALTER TABLE tu SET TABLESPACE regress_zheap_place;
+SELECT pg_relation_filenode('tu_k') = :before AS same;
+SELECT count(*) FROM zheap_check('tu');
+DROP TABLE tu;
+DROP FUNCTION tu_fill, tu_look;
+DROP TABLESPACE regress_zheap_place;
