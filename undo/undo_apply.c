@@ -107,6 +107,7 @@ undo_apply_client_am(void)
 void
 undo_apply_page(Relation rel, BlockNumber block)
 {
+	Assert(CritSectionCount == 0 && !RecoveryInProgress());
 	if (client_rollback_page == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -468,6 +469,7 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 	volatile ForegroundState state = {0};
 	volatile bool failed = false;
 
+	Assert(CritSectionCount == 0);
 	if (npages == 0 && nruns == 0)
 		return true;
 

@@ -9,7 +9,9 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "storage/bufmgr.h"
 #include "storage/ipc.h"
@@ -44,6 +46,7 @@ undo_attach(char persistence)
 {
 	AttachedLog *att = undo_attach_get(persistence);
 
+	Assert(!IsParallelWorker() && !RecoveryInProgress());
 	if (!att->attached)
 	{
 		att->log = undo_log_attach(persistence);
@@ -116,6 +119,7 @@ undo_attach_lock_tail(AttachedLog *att, char persistence, BlockNumber tail)
 	Buffer		buffer;
 	const char *problem;
 
+	Assert(att->attached && tail != 0);
 	if (tail == InvalidBlockNumber)
 		return InvalidBuffer;
 	buffer = pin_tail(att, persistence, tail);
@@ -138,6 +142,7 @@ undo_attach_switch(AttachedLog *att, char persistence)
 {
 	Buffer		buffer = InvalidBuffer;
 
+	Assert(att->attached);
 	PG_TRY();
 	{
 		buffer = undo_log_switch(persistence, att->log);

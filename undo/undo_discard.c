@@ -1068,6 +1068,7 @@ shrink_log(const DiscardPlan *plan)
 static void
 publish_plan(DiscardPlan *plan, Fxid u, Fxid h)
 {
+	Assert(plan->moves && plan->max_discarded < h);
 	undo_log_discard(plan->ref.persistence, plan->ref.number,
 					 plan->head.block, plan->head_offset, u, h);
 	plan->scan->head = plan->head;
@@ -1153,6 +1154,8 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 	u = blind ? before.all_visible_before : h;
 	u = older(u, older(result->oldest_unapplied, running));
 	u = Max(u, before.all_visible_before);
+	Assert(u <= h);
+	Assert(h >= before.discard_before);
 	UNDO_POINT("pass-decided");
 	pg_atomic_write_u64(&UndoShmem->oldest_unapplied,
 						result->oldest_unapplied);

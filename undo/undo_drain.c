@@ -43,6 +43,7 @@ undo_drain(int64 timeout)
 {
 	TimestampTz start = GetCurrentTimestamp();
 
+	Assert(CritSectionCount == 0);
 	for (;;)
 	{
 		long		secs;

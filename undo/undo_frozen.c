@@ -35,6 +35,7 @@ undo_frozen_xid(void)
 	Fxid		next = U64FromFullTransactionId(ReadNextFullTransactionId());
 	TransactionId xid = XidFromFxid(u);
 
+	Assert(u <= next);
 	if (next - u >= (Fxid) 1 << 31)
 		return InvalidTransactionId;
 	return TransactionIdIsNormal(xid) ? xid : MaxTransactionId;

@@ -117,6 +117,7 @@ add_holder(List **list, UndoHolderKind kind, int pid, const char *name,
 {
 	UndoHolder *holder = palloc0(sizeof(UndoHolder));
 
+	Assert(oldest != InvalidFxid);
 	holder->kind = kind;
 	holder->pid = pid;
 	holder->name = name == NULL ? NULL : pstrdup(name);

@@ -156,6 +156,7 @@ load_global(UndoHorizons *stored)
 	global = UndoPageGetGlobal(BufferGetPage(buffer));
 	stored->all_visible_before = global->all_visible_before;
 	stored->discard_before = global->discard_before;
+
 	pg_atomic_write_u32(&UndoShmem->nlogs, global->nlogs);
 	pg_atomic_write_u32(&UndoShmem->nunlogged, global->nunlogged);
 	pg_atomic_write_u32(&UndoShmem->global_exists, 1);
@@ -255,6 +256,7 @@ undo_log_startup(void)
 	bool		recovery = RecoveryInProgress();
 
 	undo_shmem_require();
+	Assert(CritSectionCount == 0 && !LWLockHeldByMe(UndoShmem->lock));
 	LWLockAcquire(UndoShmem->lock, LW_EXCLUSIVE);
 	if (recovery)
 	{
@@ -348,6 +350,8 @@ create_log(char persistence, UndoLogNumber number)
 	xl_undo_control xlrec = {0};
 	XLogRecPtr	lsn;
 
+	Assert(LWLockHeldByMeInMode(UndoShmem->lock, LW_EXCLUSIVE));
+	Assert(pg_atomic_read_u32(&log->state) == UNDO_LOG_ABSENT);
 	if (!permanent)
 		undo_file_make_init_fork(locator);
 	global = undo_file_read_control(undo_file_locator(UNDO_GLOBAL_RELNUMBER),
@@ -363,6 +367,7 @@ create_log(char persistence, UndoLogNumber number)
 	data = UndoPageGetGlobal(BufferGetPage(global));
 
 	START_CRIT_SECTION();
+	Assert(number < undo_shmem_creation_limit());
 	undo_page_init_control(BufferGetPage(control));
 	MarkBufferDirty(control);
 	if (permanent)
@@ -399,6 +404,7 @@ try_attach(char persistence, UndoLogNumber number, uint32 from)
 	UndoLogShared *log = undo_shmem_log(persistence, number);
 	uint32		expected = from;
 
+	Assert(from == UNDO_LOG_FREE || from == UNDO_LOG_RESTING);
 	if (pg_atomic_read_u32(&log->state) != from ||
 		!pg_atomic_compare_exchange_u32(&log->state, &expected,
 										UNDO_LOG_ATTACHED))
@@ -486,6 +492,8 @@ attach_temp(void)
 void
 undo_log_restart_temp(Fxid horizon)
 {
+	Assert(undo_temp_log.rel != NULL);
+	Assert(horizon >= undo_temp_log.horizon);
 	undo_temp_log.tail = 0;
 	undo_temp_log.horizon = horizon;
 }
@@ -538,6 +546,7 @@ undo_log_detach(char persistence, UndoLogNumber number)
 	if (persistence == RELPERSISTENCE_TEMP)
 		return;
 	log = undo_shmem_log(persistence, number);
+	Assert(pg_atomic_read_u32(&log->owner_pid) == MyProcPid);
 	pg_atomic_write_u32(&log->owner_pid, 0);
 	UNDO_POINT("detaching");
 	pg_write_barrier();
@@ -625,6 +634,7 @@ switch_temp(void)
 	BlockNumber block = undo_temp_log.tail + 1;
 	Buffer		buffer;
 
+	Assert(undo_temp_log.rel != NULL);
 	while (undo_temp_log.nblocks <= block)
 	{
 		buffer = ReadBuffer(undo_temp_log.rel, P_NEW);
@@ -689,6 +699,7 @@ undo_log_switch(char persistence, UndoLogNumber number)
 	log = undo_shmem_log(persistence, number);
 	locator = undo_file_of_log(persistence, number);
 	Assert(pg_atomic_read_u32(&log->state) == UNDO_LOG_ATTACHED);
+	Assert(pg_atomic_read_u32(&log->owner_pid) == MyProcPid);
 	tail = pg_atomic_read_u32(&log->tail);
 	block = tail == InvalidBlockNumber ? InvalidBlockNumber :
 		recyclable_page(persistence, number, tail, &after);
@@ -700,6 +711,7 @@ undo_log_switch(char persistence, UndoLogNumber number)
 			after = block;		/* a ring of one */
 		extend_to(locator, block, permanent);
 	}
+	Assert(block != 0 && block != tail);
 	newbuf = undo_file_read_log(persistence, number, block);
 	if (splice && tail != InvalidBlockNumber)
 		oldbuf = undo_file_read_log(persistence, number, tail);
@@ -795,6 +807,8 @@ undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,
 	xl_undo_discard xlrec = {0};
 	XLogRecPtr	lsn;
 
+	Assert(!RecoveryInProgress());
+	Assert(!move || head != InvalidBlockNumber);
 	if (move)
 		ctlbuf = undo_file_read_log(persistence, number, 0);
 	UNDO_POINT("discard-begins");
@@ -883,6 +897,7 @@ undo_log_mark_applied(char persistence, UndoLogNumber number,
 	Buffer		buffer;
 
 	Assert(nruns <= UNDO_PAGE_MAX_ENTRIES);
+	Assert(!RecoveryInProgress());
 	if (persistence == RELPERSISTENCE_TEMP || nruns == 0 ||
 		block >= undo_file_used_blocks(persistence, number))
 		return;

@@ -53,6 +53,7 @@ pin_page(UndoReader *reader, UndoRecPtr urp)
 	UndoLogNumber log = UndoRecPtrGetLog(urp);
 	BlockNumber block = UndoRecPtrGetBlock(urp);
 
+	Assert(UndoRecPtrIsValid(urp));
 	if (BufferIsValid(reader->buffer) &&
 		reader->log == log && reader->block == block)
 		return true;

@@ -72,6 +72,7 @@ redo_control(XLogReaderState *record)
 	XLogRecPtr	lsn = record->EndRecPtr;
 	Buffer		buffer;
 
+	Assert(InRecovery);
 	check_version(xlrec->version);
 
 	if (XLogRecHasBlockRef(record, 0))
@@ -120,6 +121,7 @@ redo_switch(XLogReaderState *record)
 	Buffer		buffer;
 	BlockNumber block;
 
+	Assert(InRecovery);
 	XLogRecGetBlockTag(record, 0, NULL, NULL, &block);
 	buffer = XLogInitBufferForRedo(record, 0);
 	undo_page_init(BufferGetPage(buffer), xlrec->next, xlrec->seq);
@@ -164,6 +166,7 @@ redo_discard(XLogReaderState *record)
 	XLogRecPtr	lsn = record->EndRecPtr;
 	Buffer		buffer;
 
+	Assert(InRecovery);
 	/* snapshots of any database may need what goes (database 0 = all) */
 	if (InHotStandby && (xlrec->flags & UNDO_DISCARD_CONFLICT))
 	{
@@ -213,6 +216,7 @@ redo_applied(XLogReaderState *record)
 {
 	Buffer		buffer;
 
+	Assert(InRecovery);
 	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
 	{
 		Size		len;
@@ -234,6 +238,7 @@ redo_reset(XLogReaderState *record)
 {
 	Buffer		buffer;
 
+	Assert(InRecovery);
 	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
 	{
 		undo_page_reset_control(BufferGetPage(buffer));

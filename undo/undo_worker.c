@@ -287,6 +287,7 @@ start_worker(KnownWorker *known)
 	BackgroundWorker worker;
 	MemoryContext old;
 
+	Assert(OidIsValid(known->dboid));
 	memset(&worker, 0, sizeof(worker));
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS |
 		BGWORKER_BACKEND_DATABASE_CONNECTION;
@@ -623,6 +624,7 @@ close_batch_relation(Batch *batch)
 static void
 open_batch_relation(Batch *batch, Oid reloid)
 {
+	Assert(IsTransactionState());
 	if (batch->reloid == reloid)
 		return;
 	close_batch_relation(batch);
@@ -696,6 +698,7 @@ roll_back_run(Batch *batch, char persistence, UndoRecPtr urp,
 	FailedRun  *failed = find_failed(persistence, urp);
 	BlockNumber end;
 
+	Assert(run->kind == UNDO_KIND_RUN && OidIsValid(MyDatabaseId));
 	if (failed != NULL && GetCurrentTimestamp() < failed->not_before)
 		return RUN_LATER;
 

@@ -117,6 +117,7 @@ remember_page(UndoInsertion *ins, BlockNumber block, LevelState *level)
 			RelFileLocatorEquals(page->locator, ins->locator))
 			return;
 	}
+	Assert(npages < maxpages);
 	page = &pages[npages++];
 	page->locator = ins->locator;
 	page->reloid = ins->reloid;
@@ -142,6 +143,8 @@ undo_xact_remember(UndoInsertion *ins, uint16 bytes)
 {
 	LevelState *level = &levels[nlevels - 1];
 
+	Assert(nlevels > 0);
+	Assert(level->nest_level == GetCurrentTransactionNestLevel());
 	if (!is_unlimited(ins->persistence))
 	{
 		level->bytes += bytes;
@@ -155,6 +158,7 @@ undo_xact_remember(UndoInsertion *ins, uint16 bytes)
 	{
 		UndoTouchedRun *run = &runs[nruns++];
 
+		Assert(nruns <= maxruns);
 		run->urp = MakeUndoRecPtr(ins->log, BufferGetBlockNumber(ins->buffer),
 								  ins->run);
 		run->seq = UndoPageGetOpaque(BufferGetPage(ins->buffer))->seq;
@@ -178,6 +182,8 @@ rollback_from(int first_page, int first_run, bool overflow)
 	int			ntemp = 0;
 	int			nbatch_runs = nruns - first_run;
 
+	Assert(!undo_xact_in_abort);
+	Assert(first_page <= npages && first_run <= nruns);
 	/* forget first: a second call must do nothing (U13) */
 	npages = first_page;
 	nruns = first_run;
@@ -250,6 +256,7 @@ merge_level(int level)
 {
 	LevelState *child;
 
+	Assert(level > 1);
 	if (nlevels == 0 || levels[nlevels - 1].nest_level != level)
 		return;
 	child = &levels[nlevels - 1];
