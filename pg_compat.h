@@ -34,6 +34,9 @@ typedef Oid RelFileNumber;
 #define BackendLocator(bnode)			((bnode).node)
 #define CompatMyProcNumber				MyBackendId
 #define CompatInvalidProcNumber			InvalidBackendId
+/* the process that had a virtual transaction's number; may have another now */
+#define CompatVxidProc(vxid)			BackendIdGetProc((vxid).backendId)
+#define CompatProcLxid(proc)			((proc)->lxid)
 #define CompatDatabaseOwnercheck(db, role)	pg_database_ownercheck(db, role)
 #define CompatReindexRelation(relid, params) \
 	reindex_relation(relid, 0, params)

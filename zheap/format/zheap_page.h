@@ -191,12 +191,18 @@ extern uint16 zheap_page_tuple_len(const char *tuple, uint16 lp_len);
  * given to another row.  One stands at the end of the row; the bit MORE of its
  * offset says that another one stands before it, and so on.  Not part of the
  * row's values.
+ *
+ * Where they would be too many the oldest ones become one without a place (its
+ * block is Invalid): any transaction up to "newest" may be a locker.
  */
 typedef struct ZOrigin
 {
 	ItemPointerData tid;
 	Fxid		newest;
 } ZOrigin;
+
+#define ZOriginHasPlace(o) \
+	BlockNumberIsValid(ItemPointerGetBlockNumber(&(o)->tid))
 
 #define ZHEAP_MAX_ORIGINS		4
 #define ZHEAP_ORIGIN_MORE		0x8000

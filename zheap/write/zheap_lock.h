@@ -197,6 +197,7 @@ extern void zheap_lockers_read_origins(ZOrigins *origins, const char *tuple,
 									   uint16 len);
 extern void zheap_lockers_scan_origins(ZOrigins *origins, Relation rel,
 									   LockTupleMode want);
+extern int	zheap_lockers_merge_origins(ZOrigin *origins, int n, int max);
 extern uint16 zheap_lockers_append_origins(char *to, const char *tuple,
 										   uint16 len,
 										   const ZOrigin *origins, int n);

@@ -18,12 +18,23 @@
  * old transaction that locks that row too, FOR KEY SHARE, is waited for
  * without need.)
  *
+ * A row that many have locked, each at another of its old TIDs, can't name all
+ * of them.  The mover doesn't wait for one to go away, for that one may soon
+ * wait for the mover: the oldest are named together, by the youngest xid that
+ * any of them has.  Who excludes FOR KEY SHARE waits for each transaction up to
+ * that xid that has locked the table.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/twophase.h"
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "storage/sinvaladt.h"
 #include "utils/rel.h"
 
 #include "zheap/write/zheap_write.h"
@@ -221,6 +232,54 @@ scan_origin(Relation rel, const ZOrigin *origin, LockTupleMode want,
 	ReleaseBuffer(buffer);
 }
 
+/* the xid of a virtual transaction, which may be prepared; Invalid if none */
+static TransactionId
+xid_of_virtual(VirtualTransactionId vxid)
+{
+	PGPROC	   *proc = CompatVxidProc(vxid);
+	bool		more;
+
+	/* a word that the process itself writes, seldom */
+	if (proc != NULL && CompatProcLxid(proc) == vxid.localTransactionId)
+		return *(volatile TransactionId *) &proc->xid;
+	return TwoPhaseGetXidByVirtualXID(vxid, &more);
+}
+
+/*
+ * The lockers that an origin without a place may mean.  Whoever has a row
+ * locked has locked the table, too, in a mode that ExclusiveLock conflicts
+ * with, so transactions of other tables don't count.  No page locked.
+ */
+static void
+find_old_lockers(Relation rel, Fxid newest, LockTupleMode want,
+				 ZLockers *lockers)
+{
+	Fxid		own = U64FromFullTransactionId(GetTopFullTransactionIdIfAny());
+	LOCKTAG		tag;
+	VirtualTransactionId *vxids;
+	int			n;
+
+	memset(lockers, 0, sizeof(ZLockers));
+	if (own != InvalidFxid && own <= newest)
+		note_lock(lockers, want, own, true, LockTupleKeyShare);
+
+	SET_LOCKTAG_RELATION(tag, rel->rd_lockInfo.lockRelId.dbId,
+						 rel->rd_lockInfo.lockRelId.relId);
+	vxids = GetLockConflicts(&tag, ExclusiveLock, &n);
+	for (int i = 0; i < n; i++)
+	{
+		TransactionId xid = xid_of_virtual(vxids[i]);
+		Fxid		fxid;
+
+		/* without an xid nothing was locked */
+		if (!TransactionIdIsValid(xid))
+			continue;
+		fxid = undo_log_fxid_from_xid(xid);
+		if (fxid <= newest)
+			note_lock(lockers, want, fxid, false, LockTupleKeyShare);
+	}
+}
+
 /*
  * Find the live lockers at the origins that were read, and those that a lock or
  * change of strength want has to wait for.  No page locked.
@@ -236,7 +295,10 @@ zheap_lockers_scan_origins(ZOrigins *origins, Relation rel, LockTupleMode want)
 	{
 		ZLockers	lockers;
 
-		scan_origin(rel, &origins->origin[i], want, &lockers);
+		if (ZOriginHasPlace(&origins->origin[i]))
+			scan_origin(rel, &origins->origin[i], want, &lockers);
+		else
+			find_old_lockers(rel, origins->origin[i].newest, want, &lockers);
 		origins->foreign[i] = lockers.foreign_live ? lockers.foreign :
 			InvalidFxid;
 		if (lockers.own_live)
@@ -244,6 +306,27 @@ zheap_lockers_scan_origins(ZOrigins *origins, Relation rel, LockTupleMode want)
 		if (origins->conflict == InvalidFxid)
 			origins->conflict = lockers.conflict;
 	}
+}
+
+/*
+ * Make n origins, oldest first, at most max (1 or more): the oldest become one
+ * without a place.  Returns their number.
+ */
+int
+zheap_lockers_merge_origins(ZOrigin *origins, int n, int max)
+{
+	int			merged = n - max + 1;
+	Fxid		newest = InvalidFxid;
+
+	Assert(max >= 1);
+	if (n <= max)
+		return n;
+	for (int i = 0; i < merged; i++)
+		newest = Max(newest, origins[i].newest);
+	origins[0].newest = newest;
+	ItemPointerSet(&origins[0].tid, InvalidBlockNumber, FirstOffsetNumber);
+	memmove(&origins[1], &origins[merged], (max - 1) * sizeof(ZOrigin));
+	return max;
 }
 
 /*

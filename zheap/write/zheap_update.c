@@ -32,6 +32,9 @@
 #include "zheap/history/zheap_jump.h"
 #include "zheap/write/zheap_update.h"
 
+/* old TIDs that a row names; the rest are named together */
+#define ORIGINS_NAMED	UNDO_KNOB("origins", ZHEAP_MAX_ORIGINS, 1, ZHEAP_MAX_ORIGINS)
+
 /* of an undo record's payload, so much is left for the replaced bytes */
 #define UPDATE_MAX_OLD_BYTES	UNDO_KNOB("update-old-bytes", (UNDO_MAX_PAYLOAD - 128), 64, UNDO_MAX_PAYLOAD - 128)
 
@@ -240,8 +243,8 @@ update_may_overwrite(ZRowWrite *w, ZUpdatePlan *plan)
  * Make the new row's bytes for the page: it names the origins at which
  * somebody is alive, and if it moves, the TID it leaves if somebody is alive
  * here (Z24).  Only FOR KEY SHARE can be; a change of the key has waited
- * for all.  Returns a locker to wait for, in the unlikely case that they are
- * more than can be named.
+ * for all.  Returns a locker to wait for, in the unlikely case that the row is
+ * so big that none can be named.
  */
 static Fxid
 update_make_body(ZRowWrite *w, ZUpdatePlan *plan, bool move)
@@ -250,6 +253,7 @@ update_make_body(ZRowWrite *w, ZUpdatePlan *plan, bool move)
 	ZOrigin		origin[ZHEAP_MAX_ORIGINS + 1];
 	Fxid		fxid = InvalidFxid;
 	int			n = 0;
+	int			max = 0;
 
 	Assert(o->n == 0 || o->known);
 	for (int i = 0; i < o->n; i++)
@@ -267,10 +271,13 @@ update_make_body(ZRowWrite *w, ZUpdatePlan *plan, bool move)
 		fxid = w->lockers.foreign;
 	}
 	Assert(n == 0 || !plan->key_changed);
-	if (n > ZHEAP_MAX_ORIGINS ||
-		(n > 0 && plan->tuple->len + n * ZHEAP_ORIGIN_SIZE >
-		 ZHEAP_MAX_TUPLE_SIZE))
+	if (plan->tuple->len < ZHEAP_MAX_TUPLE_SIZE)
+		max = Min(ORIGINS_NAMED, (ZHEAP_MAX_TUPLE_SIZE - plan->tuple->len) /
+				  ZHEAP_ORIGIN_SIZE);
+	if (n > 0 && max == 0)
 		return fxid;
+	if (n > 0)
+		n = zheap_lockers_merge_origins(origin, n, max);
 
 	if (plan->body != NULL)
 		pfree(plan->body);

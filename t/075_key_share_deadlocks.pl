@@ -1,0 +1,57 @@
+# Clients that insert a child and then update a column of its parent which is
+# indexed but no key: each has the parent FOR KEY SHARE at another of its old
+# TIDs.  On heap they never deadlock, with however many clients.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZheapTest;
+
+my $clients = 14;
+my $each = 25;
+my $node = zheap_node('keyshare', conf => q{
+autovacuum = off
+fsync = off
+max_connections = 40
+});
+$node->start;
+$node->safe_psql('postgres', q{
+CREATE EXTENSION zheap_am;
+CREATE TABLE p (id int PRIMARY KEY, n int) USING zheap;
+CREATE INDEX ON p (n);
+INSERT INTO p VALUES (1, 0);
+CREATE TABLE c (id serial, pid int REFERENCES p) USING zheap;});
+
+put($node->basedir . '/script.sql', q{
+BEGIN;
+INSERT INTO c (pid) VALUES (1);
+SAVEPOINT s;
+INSERT INTO c (pid) VALUES (1);
+RELEASE s;
+UPDATE p SET n = n + 1 WHERE id = 1;
+END;
+});
+$node->command_ok([ 'pgbench', '-n', '-f', $node->basedir . '/script.sql', '-c', $clients, '-j', 2,
+		'-t', $each, '-d', 'postgres' ], 'many clients, one parent');
+is($node->safe_psql('postgres', 'SELECT count(*), (SELECT n FROM p WHERE id = 1) FROM c'),
+	2 * $clients * $each . '|' . $clients * $each, 'all of them succeeded');
+unlike(slurp_file($node->logfile), qr/deadlock detected/, 'without a deadlock');
+
+# with transactions among them that want the key: these wait, or fail
+put($node->basedir . '/key.sql', q{
+BEGIN;
+SELECT n FROM p WHERE id = 1 FOR UPDATE;
+UPDATE p SET n = n + 1 WHERE id = 1;
+END;
+});
+$node->command_ok([ 'pgbench', '-n', '-f', $node->basedir . '/script.sql@3',
+		'-f', $node->basedir . '/key.sql@1', '-c', $clients, '-j', 2,
+		'-t', $each, '--max-tries', 1000, '-d', 'postgres' ], 'some want it FOR UPDATE');
+is($node->safe_psql('postgres', 'SELECT n FROM p WHERE id = 1'), 2 * $clients * $each, 'no update is lost');
+ok(check_tables($node, 'at the end'), 'tables are sound');
+$node->stop;
+log_is_clean($node);
+done_testing();
