@@ -120,7 +120,7 @@ def faults(side: Side) -> list[str]:
                      r"WARNING:.*(leak|stuck)|could not (write|open|read) "
                      r"block|terminated by signal")
     try:
-        with open(f"{side.data}.log") as f:
+        with open(side.logfile) as f:
             return [line.strip() for line in f if bad.search(line)]
     except OSError:
         return []

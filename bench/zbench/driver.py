@@ -169,11 +169,7 @@ class Bench:
             try:
                 side.sql("SELECT 1", "postgres")
             except Exception:
-                try:
-                    if (side.data / "postmaster.pid").exists():
-                        side.stop("immediate")
-                except Exception:
-                    pass
+                side.kill()
                 side.start()
 
     def active(self, side: Side) -> "Turn":

@@ -111,7 +111,7 @@ def wal_between(side: Side, start: str, end: str) -> tuple[int, int, int]:
     """Bytes of records without images, bytes of images, number of records."""
     if start == end:
         return 0, 0, 0
-    out = side.run("pg_waldump", "--stats", "-p", str(side.data / "pg_wal"),
+    out = side.run("pg_waldump", "--stats", "-p", side.data + "/pg_wal",
                    "-s", start, "-e", end)
     found = re.search(r"^Total\s+(\d+)\s+(\d+)\s+\[[^]]*\]\s+(\d+)", out, re.M)
     if not found:

@@ -8,11 +8,15 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg2
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "t" / "python"))
+from throwaway import Cluster  # noqa: E402
 
 DATABASE = "bench"
 
@@ -21,26 +25,25 @@ class BenchError(Exception):
     """A step of a workload failed."""
 
 
-class Side:
+class Side(Cluster):
     """One access method and its cluster."""
+
+    user = "postgres"
+    initdb_options = ("-A", "trust", "-E", "UTF8", "--locale=C", "-k", "-N")
 
     def __init__(self, am: str, bindir: Path, work: Path, port: int,
                  settings: dict[str, str]):
+        super().__init__(str(bindir), am, str(work), port)
         self.am = am
-        self.bindir = bindir
-        self.data = work / am
-        self.socket = work / "s"
-        self.port = port
         self.settings = dict(settings)
         if am != "heap":
             self.settings["shared_preload_libraries"] = "'zheap_am'"
-        self.running = False
 
     def program(self, name: str, *args: str, **kwargs) -> subprocess.Popen:
-        env = dict(os.environ, PGHOST=str(self.socket), PGPORT=str(self.port),
-                   PGUSER="postgres", PGDATABASE=DATABASE)
-        return subprocess.Popen([str(self.bindir / name), *args], env=env,
-                                stdin=subprocess.DEVNULL, **kwargs)
+        env = dict(os.environ, PGHOST=self.socket, PGPORT=str(self.port),
+                   PGUSER=self.user, PGDATABASE=DATABASE)
+        return subprocess.Popen([os.path.join(self.bindir, name), *args],
+                                env=env, stdin=subprocess.DEVNULL, **kwargs)
 
     def run(self, name: str, *args: str) -> str:
         """Run a program of the server to its end and return its output."""
@@ -54,64 +57,19 @@ class Side:
     # the cluster
 
     def create(self) -> None:
-        self.run("initdb", "-D", str(self.data), "-U", "postgres", "-A",
-                 "trust", "-E", "UTF8", "--locale=C", "-k", "-N")
-        with open(self.data / "postgresql.conf", "a") as conf:
-            conf.write(f"listen_addresses = ''\nport = {self.port}\n"
-                       f"unix_socket_directories = '{self.socket}'\n"
-                       "log_line_prefix = '%m [%p] %q%a '\n")
-            for name, value in self.settings.items():
-                conf.write(f"{name} = {value}\n")
+        self.make("log_line_prefix = '%m [%p] %q%a '\n" + "".join(
+            f"{name} = {value}\n" for name, value in self.settings.items()))
         self.start()
 
-    def start(self, *settings: str) -> None:
-        options = " ".join(f"-c {s}" for s in settings)
-        # not self.run: the server would keep its end of a pipe open
-        with open(f"{self.data}.ctl.log", "a") as log:
-            process = self.program(
-                "pg_ctl", "-D", str(self.data), "-l", f"{self.data}.log", "-w",
-                "-t", "300", "-o", options, "start", stdout=log,
-                stderr=subprocess.STDOUT)
-            if process.wait() != 0:
-                raise BenchError(f"the {self.am} server did not start: "
-                                 + self.log_tail())
-        self.running = True
+    @property
+    def running(self) -> bool:
+        return self.process is not None
 
     def stop(self, mode: str = "fast") -> None:
-        self.running = False
-        self.run("pg_ctl", "-D", str(self.data), "-m", mode, "-w", "-t", "300",
-                 "stop")
-
-    def kill(self) -> None:
-        """kill -9 of the postmaster and all its children."""
-        from .measure import children_of
-        pid = self.postmaster()
-        victims = [pid, *children_of(pid)]
-        for victim in victims:
-            try:
-                os.kill(victim, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        deadline = time.monotonic() + 30
-        while any(alive(v) for v in victims):
-            if time.monotonic() > deadline:
-                raise BenchError("the killed server does not go away")
-            time.sleep(0.02)
-        # where nobody reaps it, its process number still seems to live
-        (self.data / "postmaster.pid").unlink(missing_ok=True)
-        lock = self.socket / f".s.PGSQL.{self.port}.lock"
-        lock.unlink(missing_ok=True)
-        self.running = False
+        super().stop(signal.SIGINT if mode == "fast" else signal.SIGQUIT)
 
     def postmaster(self) -> int:
-        with open(self.data / "postmaster.pid") as f:
-            return int(f.readline())
-
-    def log_tail(self) -> str:
-        try:
-            return Path(f"{self.data}.log").read_text()[-2000:]
-        except OSError:
-            return ""
+        return self.process.pid
 
     # sessions
 
@@ -189,12 +147,3 @@ class Side:
 def ask(cursor, statement: str, parameters=None):
     cursor.execute(statement, parameters)
     return cursor.fetchall() if cursor.description else None
-
-
-def alive(pid: int) -> bool:
-    """Is this process there and not a zombie?"""
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            return f.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

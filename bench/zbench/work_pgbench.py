@@ -2,7 +2,6 @@
 an old snapshot, and the recovery after a crash under them."""
 from __future__ import annotations
 
-import subprocess
 import time
 
 from .driver import MB, Bench
@@ -378,13 +377,9 @@ def recovery(b: Bench) -> None:
         side.kill()
         late.wait_killed()
         start = time.monotonic()
-        process = side.program("pg_ctl", "-D", str(side.data), "-l",
-                               f"{side.data}.log", "-W", "start",
-                               stdout=subprocess.DEVNULL)
+        side.launch()
         side.connect(retry=120).close()
         wall = time.monotonic() - start
-        process.wait()
-        side.running = True
         b.note(side, "recovery", wall * 1000, "ms")
         b.note(side, "recovery_per_wal",
                wall * 1e9 / max(span.wal + span.fpi, 1), "ms/MB")

@@ -20,13 +20,14 @@ Needs python3-psycopg2 and an installed zheap_am.
 import argparse
 import os
 import random
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
 
 import psycopg2
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                "..", "python"))
+from throwaway import Cluster, become_ordinary  # noqa: E402
 
 KEY_SHARE, SHARE, NO_KEY_UPDATE, UPDATE = range(4)
 MODE_SQL = ["FOR KEY SHARE", "FOR SHARE", "FOR NO KEY UPDATE", "FOR UPDATE"]
@@ -120,7 +121,7 @@ class Checker:
     # ---- plumbing
 
     def connect(self):
-        conn = psycopg2.connect(self.cluster.dsn)
+        conn = psycopg2.connect(self.cluster.dsn())
         conn.autocommit = True
         with conn.cursor() as cur:
             cur.execute("SET statement_timeout = '20s'; SET lock_timeout = '10s'")
@@ -525,37 +526,27 @@ class Checker:
         self.monitor.close()
 
 
-class Cluster:
+class ModelCluster(Cluster):
+    """One server, of the access method that is checked."""
+
     def __init__(self, bindir, am):
-        self.bindir, self.am = bindir, am
-        self.root = tempfile.mkdtemp(prefix="zheap_model_")
-        self.data = os.path.join(self.root, "data")
-        self.dsn = "host=%s port=5432 dbname=postgres user=model" % self.root
-
-    def tool(self, name, *args):
-        subprocess.run([os.path.join(self.bindir, name), *args], check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
-
-    def start(self):
-        self.tool("pg_ctl", "-D", self.data, "-w", "-l",
-                  os.path.join(self.root, "log"), "start")
+        super().__init__(bindir)
+        self.am = am
 
     def create(self):
-        self.tool("initdb", "-D", self.data, "-U", "model", "-A", "trust", "-N", "-k")
-        with open(os.path.join(self.data, "postgresql.conf"), "a") as f:
-            if self.am == "zheap":
-                f.write("shared_preload_libraries = 'zheap_am'\nzheap.discard_naptime = 20\nzheap.jump_interval = 2\n")
-            f.write("""
-listen_addresses = ''
-unix_socket_directories = '%s'
-port = 5432
+        settings = """
 autovacuum = off
 restart_after_crash = on
 shared_buffers = 16MB
 fsync = off
-""" % self.root)
+"""
+        if self.am == "zheap":
+            settings += "zheap.discard_naptime = 20\nzheap.jump_interval = 2\n"
+        else:
+            settings += "shared_preload_libraries = ''\n"
+        self.init(settings)
         self.start()
-        conn = psycopg2.connect(self.dsn)
+        conn = psycopg2.connect(self.dsn())
         conn.autocommit = True
         with conn.cursor() as cur:
             cur.execute("CREATE EXTENSION amcheck")
@@ -564,17 +555,8 @@ fsync = off
         conn.close()
 
     def crash(self):
-        self.tool("pg_ctl", "-D", self.data, "-m", "immediate", "-w", "stop")
+        self.kill()
         self.start()
-
-    def drop(self, keep):
-        subprocess.run([os.path.join(self.bindir, "pg_ctl"), "-D", self.data, "-m",
-                        "immediate", "stop"], stdout=subprocess.DEVNULL,
-                       stderr=subprocess.STDOUT, check=False)
-        if keep:
-            print("cluster kept in " + self.root)
-        else:
-            shutil.rmtree(self.root, ignore_errors=True)
 
 
 def main():
@@ -586,14 +568,11 @@ def main():
     ap.add_argument("--verbose", action="store_true")
     ap.add_argument("--keep", action="store_true", help="keep the cluster after a failure")
     args = ap.parse_args()
-    if os.geteuid() == 0:
-        os.execvp("runuser", ["runuser", "-u", "postgres", "--", sys.executable,
-                              os.path.abspath(__file__)] + sys.argv[1:])
-    os.chdir("/")
+    become_ordinary(__file__)
     first, _, last = args.seeds.partition("-")
     passed = failed = spilled = 0
     for seed in range(int(first), int(last or first) + 1):
-        cluster = Cluster(args.bindir, args.am)
+        cluster = ModelCluster(args.bindir, args.am)
         checker = Checker(cluster, seed, args.verbose)
         start = time.time()
         try:
@@ -604,11 +583,7 @@ def main():
             print("seed %d FAILED at step %d: %s: %s" % (
                 seed, len(checker.history), type(e).__name__, e))
             print("\n".join(checker.history[-40:]))
-            log = os.path.join(cluster.root, "log")
-            if os.path.exists(log):
-                with open(log) as f:
-                    lines = [x for x in f if "TRAP" in x or "PANIC" in x or "terminated by" in x]
-                print("".join(lines[-5:]))
+            print("\n".join(cluster.log_faults()[-5:]))
             cluster.drop(args.keep)
         else:
             passed += 1

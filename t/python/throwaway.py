@@ -1,4 +1,4 @@
-"""Throw-away clusters for the random tests: made, started, killed as a power
+"""Throw-away clusters for the random tests and the bench: made, started, killed as a power
 cut kills them (all processes of the cluster at once), dropped.
 
 The postmaster is a child of the test, so that it is reaped when it dies; that
@@ -33,10 +33,13 @@ def become_ordinary(script):
 
 
 class Cluster:
+    user = "tester"
+    initdb_options = ("-A", "trust", "-N", "-k")
     patterns = {}
 
-    def __init__(self, bindir, name="node", root=None):
+    def __init__(self, bindir, name="node", root=None, port=5432):
         self.bindir = bindir
+        self.port = port
         self.own_root = root is None
         self.root = root or tempfile.mkdtemp(prefix="zheap_random_")
         self.name = name
@@ -49,7 +52,8 @@ class Cluster:
         atexit.register(self.kill)
 
     def dsn(self, database="postgres"):
-        return "host=%s port=5432 dbname=%s user=tester" % (self.socket, database)
+        return "host=%s port=%d dbname=%s user=%s" % (
+            self.socket, self.port, database, self.user)
 
     def tool(self, name, *args):
         done = subprocess.run([os.path.join(self.bindir, name), *args],
@@ -60,21 +64,27 @@ class Cluster:
                 name, " ".join(args), done.stdout.decode(errors="replace")[-3000:]))
         return done.stdout.decode(errors="replace")
 
-    def init(self, settings=""):
+    def make(self, settings):
+        """initdb, with these settings beside those of where it listens."""
         # the first one of a test is kept, for initdb takes longer than a copy
-        pattern = Cluster.patterns.get(self.bindir)
+        kind = (self.bindir, self.user, self.initdb_options)
+        pattern = Cluster.patterns.get(kind)
         if pattern is None:
             pattern = tempfile.mkdtemp(prefix="zheap_random_")
-            self.tool("initdb", "-D", pattern, "-U", "tester", "-A", "trust",
-                      "-N", "-k")
-            Cluster.patterns[self.bindir] = pattern
+            self.tool("initdb", "-D", pattern, "-U", self.user,
+                      *self.initdb_options)
+            Cluster.patterns[kind] = pattern
             atexit.register(shutil.rmtree, pattern, True)
         shutil.copytree(pattern, self.data)
         os.chmod(self.data, 0o700)
         self.configure("postgresql.conf", """
-shared_preload_libraries = 'zheap_am'
 listen_addresses = ''
-port = 5432
+port = %d
+""" % self.port + settings)
+
+    def init(self, settings=""):
+        self.make("""
+shared_preload_libraries = 'zheap_am'
 log_line_prefix = '%m [%p] %e '
 max_prepared_transactions = 30
 """ + settings)
@@ -83,12 +93,12 @@ max_prepared_transactions = 30
         with open(os.path.join(self.data, file), "a") as f:
             f.write(text)
 
-    def launch(self):
+    def launch(self, *settings):
         """Start the postmaster without waiting for the end of recovery."""
         with open(self.logfile, "a") as log:
             self.process = subprocess.Popen(
                 [os.path.join(self.bindir, "postgres"), "-D", self.data,
-                 "-k", self.socket],
+                 "-k", self.socket] + [w for s in settings for w in ("-c", s)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True)
 
@@ -106,8 +116,8 @@ max_prepared_transactions = 30
                                        % (seconds, self.log_tail()))
                 time.sleep(0.03)
 
-    def start(self):
-        self.launch()
+    def start(self, *settings):
+        self.launch(*settings)
         self.wait_ready().close()
 
     def stop(self, sig=signal.SIGINT):
@@ -160,6 +170,8 @@ max_prepared_transactions = 30
 
     def log_faults(self):
         """Lines since the last call that no test may cause."""
+        if not os.path.exists(self.logfile):
+            return []
         with open(self.logfile, errors="replace") as f:
             f.seek(self.logged)
             text = f.read()
