@@ -25,11 +25,7 @@ CREATE TABLE t (a int PRIMARY KEY, b text) USING zheap;
 CREATE TABLE x (a int, b text) USING zheap;
 INSERT INTO t SELECT g, repeat('x', 300) FROM generate_series(1, 1500) g;
 });
-$primary->backup('b');
-my $standby = PostgreSQL::Test::Cluster->new('few');
-$standby->init_from_backup($primary, 'b', has_streaming => 1);
-$standby->append_conf('postgresql.conf', 'autovacuum_max_workers = 1');
-$standby->start;
+my $standby = zheap_standby($primary, conf => 'autovacuum_max_workers = 1');
 
 # under an old snapshot all logs rest when they are full, and new ones are made
 my $s = session($primary);
