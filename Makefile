@@ -37,6 +37,7 @@ OBJS = \
 	undo/undo_insert.o \
 	undo/undo_discard.o \
 	undo/undo_worker.o \
+	undo/undo_launcher.o \
 	undo/undo_drain.o \
 	undo/undo_createdb.o \
 	zheap/format/zheap_page.o \

@@ -153,7 +153,7 @@ _PG_init(void)
 
 	undo_debug_define_settings();
 	undo_xact_define_settings();
-	undo_worker_define_settings();
+	undo_launcher_define_settings();
 	zheap_jump_define_settings();
 	zheap_register_ddl();
 	MarkGUCPrefixReserved("zheap");
@@ -168,7 +168,7 @@ _PG_init(void)
 	undo_apply_register_client(zheap_rollback_page, zheap_am_oid);
 	undo_xact_register_callbacks();
 	zheap_fsm_notes_register();
-	undo_worker_register();
+	undo_launcher_register();
 	undo_createdb_register();
 	undo_drain_register_upgrade();
 	zheap_epq_register_hooks();

@@ -322,9 +322,9 @@ extern void undo_fake_relation_free(Relation rel);
 extern void undo_shmem_request(void);	/* shmem_request_hook */
 extern void undo_shmem_startup(void);	/* shmem_startup_hook */
 extern void undo_xact_define_settings(void);
-extern void undo_worker_define_settings(void);
+extern void undo_launcher_define_settings(void);
 extern void undo_xact_register_callbacks(void); /* xact and subxact callbacks */
-extern void undo_worker_register(void);
+extern void undo_launcher_register(void);
 extern void undo_createdb_register(void);	/* drains what is to be copied */
 extern void undo_drain_register_upgrade(void);	/* pg_upgrade waits for
 												 * rollbacks */

@@ -59,6 +59,7 @@
 
 /* first sizes of arrays */
 #define SCANS_START				UNDO_KNOB("scans-start", 64, 1, 64)
+#define DATABASES_START			UNDO_KNOB("databases-start", 16, 1, 16)
 #define RANGES_START			UNDO_KNOB("ranges-start", 16, 1, 16)
 
 /* mixed ranges that are looked at in one scan of a log, about */
@@ -386,11 +387,20 @@ step(PagePos *pos, Page page)
 static void
 add_database(UndoScanResult *result, Oid dboid)
 {
-	for (int i = 0; i < result->ndatabases; i++)
+	/* the last one is the likeliest */
+	for (int i = result->ndatabases - 1; i >= 0; i--)
 		if (result->databases[i] == dboid)
 			return;
-	if (result->ndatabases < lengthof(result->databases))
-		result->databases[result->ndatabases++] = dboid;
+	if (result->ndatabases == result->maxdatabases)
+	{
+		int			more = Max(DATABASES_START, result->maxdatabases * 2);
+
+		result->databases = result->databases == NULL ?
+			palloc(more * sizeof(Oid)) :
+			repalloc(result->databases, more * sizeof(Oid));
+		result->maxdatabases = more;
+	}
+	result->databases[result->ndatabases++] = dboid;
 }
 
 /* the page's entries from byte offset "from" on */

@@ -82,6 +82,8 @@ typedef struct UndoShared
 	/* latch of the launcher, for wake-ups; NULL when it isn't running */
 	struct Latch *volatile launcher_latch;
 	int			launcher_pid;
+	/* databases that wait for the place of another one's rollback worker */
+	pg_atomic_uint32 databases_waiting;
 	pg_atomic_uint64 oldest_unapplied;	/* fxid, 0 = none; launcher's last
 										 * scan */
 	pg_atomic_uint64 passes;	/* discard passes finished */

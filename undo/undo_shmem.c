@@ -135,6 +135,7 @@ undo_shmem_startup(void)
 		UndoShmem->maxlogs = maxlogs;
 		UndoShmem->launcher_latch = NULL;
 		UndoShmem->launcher_pid = 0;
+		pg_atomic_init_u32(&UndoShmem->databases_waiting, 0);
 		pg_atomic_init_u64(&UndoShmem->oldest_unapplied, 0);
 		pg_atomic_init_u64(&UndoShmem->passes, 0);
 		pg_atomic_init_u32(&UndoShmem->raise_wanted, 0);

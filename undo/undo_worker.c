@@ -1,41 +1,34 @@
 /*-------------------------------------------------------------------------
  *
  * undo_worker.c
- *	  Background workers of the undo store.
+ *	  The rollback worker: one process per database that has something to be
+ *	  rolled back, started by the launcher (undo_launcher.c).
  *
- * The launcher is connected to no database.  It makes the discard passes and
- * starts a rollback worker for each database in which a pass found unapplied
- * aborted runs.  Rollback workers are connected: the catalog decides whether
- * a relation still exists, and a lock keeps it from going while its pages are
- * changed.  Correctness rests on the logs alone; wake-ups only save time.
+ * Rollback workers are connected: the catalog decides whether a relation still
+ * exists, and a lock keeps it from going while its pages are changed.
+ * Correctness rests on the logs alone; wake-ups only save time.
  *
  * A rollback worker stands in nobody's way: it takes relation locks only if
  * they are free, for about a tenth of a second, and has core treat it as it
  * treats autovacuum, which is cancelled by any backend that waits for its
- * locks, and terminated for DROP DATABASE.
+ * locks, and terminated for DROP DATABASE.  While other databases wait for a
+ * worker it ends when it has nothing to do, when it makes no progress, and
+ * after a turn.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/heapam.h"
 #include "access/relation.h"
-#include "access/table.h"
 #include "access/tableam.h"
 #include "access/transam.h"
 #include "access/xact.h"
-#include "access/xloginsert.h"
-#include "catalog/pg_class.h"
-#include "catalog/pg_database.h"
-#include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "portability/instr_time.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/bufmgr.h"
-#include "storage/condition_variable.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
@@ -44,26 +37,17 @@
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
-#include "undo/undo_debug.h"
 #include "undo/undo.h"
+#include "undo/undo_debug.h"
 #include "undo/undo_log.h"
 #include "undo/undo_worker.h"
 
-/* settings */
-static int	undo_discard_naptime = 200;
-static int	undo_max_rollback_workers = 2;
+/* setting */
 bool		undo_rollback_paused = false;
-
-/* the launcher sleeps no longer than this, however quiet it is */
-#define MAX_NAP_MS				UNDO_KNOB("max-nap", 2000, 1, 2000)
-
-/* nor longer than this when it is busy (assert builds) */
-#define DISCARD_NAP_MS			UNDO_KNOB("discard-nap", PG_INT32_MAX, 1, 200)
 
 /* rollback workers */
 #define BATCH_MS				UNDO_KNOB("batch-ms", 100, 1, 100)
@@ -71,15 +55,10 @@ bool		undo_rollback_paused = false;
 #define WORKER_NAP_MS			UNDO_KNOB("worker-nap", 500, 1, 500)
 #define WORKER_BUSY_NAP_MS		UNDO_KNOB("worker-busy-nap", 100, 1, 100)
 
-/* a database whose worker failed to start or died is left for so long */
-#define DATABASE_RETRY_MS		UNDO_KNOB("database-retry", 1000, 10, 1000)
-#define MAX_WORKERS				64
-
-/*
- * At this age of an aborted writer that isn't rolled back the operator is
- * told.  It keeps relfrozenxid of all tables from being advanced.
- */
-#define WARN_AGE				50000000
+/* while others wait: without work for so long, without progress, or at most */
+#define WORKER_LINGER_MS		UNDO_KNOB("worker-linger", 600, 0, 600)
+#define WORKER_STUCK_MS			UNDO_KNOB("worker-stuck", 1000, 10, 1000)
+#define WORKER_TURN_MS			UNDO_KNOB("worker-turn", 60000, 100, 60000)
 
 /* runs that failed are tried again after 1 s, 2 s, 4 s, .. 5 min */
 #define MAX_FAILURES			256
@@ -89,14 +68,6 @@ bool		undo_rollback_paused = false;
 /* lock tag that makes a rollback worker the only one of its database */
 #define WORKER_LOCK_KEY			0x5A48
 
-typedef struct KnownWorker
-{
-	Oid			dboid;			/* InvalidOid: not in use */
-	BackgroundWorkerHandle *handle; /* NULL: not running */
-	TimestampTz started;
-	TimestampTz not_before;
-} KnownWorker;
-
 typedef struct FailedRun
 {
 	UndoRecPtr	urp;			/* of its header */
@@ -105,94 +76,35 @@ typedef struct FailedRun
 	TimestampTz not_before;
 } FailedRun;
 
-/* launcher */
-static KnownWorker known_workers[MAX_WORKERS];
-
-/* rollback worker */
 static FailedRun failed_runs[MAX_FAILURES];
 static int	nfailed = 0;
 static UndoRecPtr current_run = InvalidUndoRecPtr;
 static char current_persistence;
 
-/* ----------------------------------------------------------------
- *	settings and registration
- * ----------------------------------------------------------------
- */
-
-/* Called once, from _PG_init. */
-void
-undo_worker_define_settings(void)
-{
-	DefineCustomIntVariable("zheap.discard_naptime",
-							"Time between two passes over the undo logs.",
-							"When there is nothing to do the time grows to two seconds.",
-							&undo_discard_naptime,
-							200, 10, 60000,
-							PGC_SIGHUP,
-							GUC_UNIT_MS,
-							NULL, NULL, NULL);
-	DefineCustomIntVariable("zheap.max_rollback_workers",
-							"Maximum number of background workers that roll back aborted transactions.",
-							"They are taken from max_worker_processes.",
-							&undo_max_rollback_workers,
-							2, 0, MAX_WORKERS,
-							PGC_SIGHUP,
-							0,
-							NULL, NULL, NULL);
-	DefineCustomBoolVariable("zheap.rollback_paused",
-							 "Stops the background rollback of aborted transactions.",
-							 "For tests: undo is kept, and the horizon with it, until this is off again.",
-							 &undo_rollback_paused,
-							 false,
-							 PGC_SIGHUP,
-							 GUC_NOT_IN_SAMPLE,
-							 NULL, NULL, NULL);
-}
-
 /*
- * Single-user mode has no launcher and no workers: do their work before the
- * first commit and then now and then, where an ERROR still rolls back.
+ * See undo_worker.h.  As autovacuum does, which the settings of a server or a
+ * database are not meant for, either.
  */
-static void
-single_user_callback(XactEvent event, void *arg)
-{
-	static int	commits = 0;
-	UndoScanResult result;
-
-	if (event != XACT_EVENT_PRE_COMMIT || IsBootstrapProcessingMode() ||
-		(MyProc->statusFlags & PROC_IN_VACUUM) || commits++ % 100 != 0)
-		return;
-	if (!undo_rollback_paused)
-		undo_worker_rollback_here();
-	undo_discard_pass(true, &result);
-}
-
-/* Called from _PG_init while libraries are preloaded. */
 void
-undo_worker_register(void)
+undo_worker_reset_settings(void)
 {
-	BackgroundWorker worker;
+	static const char *const settings[][2] = {
+		{"search_path", ""},
+		{"zero_damaged_pages", "off"},
+		{"statement_timeout", "0"},
+		{"lock_timeout", "0"},
+		{"idle_in_transaction_session_timeout", "0"},
+		{"transaction_timeout", "0"},
+		{"default_transaction_isolation", "read committed"},
+		{"default_transaction_read_only", "off"},
+		{"default_transaction_deferrable", "off"},
+	};
 
-#ifdef USE_ASSERT_CHECKING
-	undo_debug_wake_launcher = undo_log_wake_launcher;
-	undo_debug_roll_back = undo_worker_rollback_here;
-#endif
-	if (!IsUnderPostmaster && !IsPostmasterEnvironment)
-	{
-		RegisterXactCallback(single_user_callback, NULL);
-		return;
-	}
-
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS |
-		BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = 1;
-	snprintf(worker.bgw_library_name, BGW_MAXLEN, UNDO_LIBRARY_NAME);
-	snprintf(worker.bgw_function_name, BGW_MAXLEN, "undo_launcher_main");
-	snprintf(worker.bgw_name, BGW_MAXLEN, "undo launcher");
-	snprintf(worker.bgw_type, BGW_MAXLEN, "undo launcher");
-	RegisterBackgroundWorker(&worker);
+	for (int i = 0; i < lengthof(settings); i++)
+		/* some are younger than other servers */
+		if (GetConfigOption(settings[i][0], true, false) != NULL)
+			SetConfigOption(settings[i][0], settings[i][1],
+							PGC_SUSET, PGC_S_OVERRIDE);
 }
 
 static void
@@ -218,8 +130,9 @@ check_for_exit(void)
 	CHECK_FOR_INTERRUPTS();
 }
 
-static void
-nap(long milliseconds)
+/* See undo_worker.h. */
+void
+undo_worker_nap(long milliseconds)
 {
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -230,305 +143,6 @@ nap(long milliseconds)
 	{
 		ConfigReloadPending = false;
 		ProcessConfigFile(PGC_SIGHUP);
-	}
-}
-
-/* ----------------------------------------------------------------
- *	launcher: workers
- * ----------------------------------------------------------------
- */
-
-static bool
-worker_is_running(KnownWorker *known)
-{
-	pid_t		pid;
-
-	if (known->handle == NULL)
-		return false;
-	switch (GetBackgroundWorkerPid(known->handle, &pid))
-	{
-		case BGWH_STARTED:
-		case BGWH_NOT_YET_STARTED:
-			return true;
-		default:
-			break;
-	}
-	pfree(known->handle);
-	known->handle = NULL;
-	known->not_before =
-		TimestampTzPlusMilliseconds(known->started, DATABASE_RETRY_MS);
-	return false;
-}
-
-static KnownWorker *
-find_worker(Oid dboid)
-{
-	KnownWorker *unused = NULL;
-
-	for (int i = 0; i < MAX_WORKERS; i++)
-	{
-		if (known_workers[i].dboid == dboid)
-			return &known_workers[i];
-		if (unused == NULL && known_workers[i].handle == NULL)
-			unused = &known_workers[i];
-	}
-	if (unused != NULL)
-	{
-		memset(unused, 0, sizeof(KnownWorker));
-		unused->dboid = dboid;
-	}
-	return unused;
-}
-
-static void
-start_worker(KnownWorker *known)
-{
-	static bool warned = false;
-	BackgroundWorker worker;
-	MemoryContext old;
-
-	Assert(OidIsValid(known->dboid));
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS |
-		BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	worker.bgw_main_arg = ObjectIdGetDatum(known->dboid);
-	worker.bgw_notify_pid = MyProcPid;
-	snprintf(worker.bgw_library_name, BGW_MAXLEN, UNDO_LIBRARY_NAME);
-	snprintf(worker.bgw_function_name, BGW_MAXLEN,
-			 "undo_rollback_worker_main");
-	snprintf(worker.bgw_name, BGW_MAXLEN,
-			 "undo rollback worker for database %u",
-			 known->dboid);
-	snprintf(worker.bgw_type, BGW_MAXLEN, "undo rollback worker");
-
-	known->started = GetCurrentTimestamp();
-	old = MemoryContextSwitchTo(TopMemoryContext);
-	if (RegisterDynamicBackgroundWorker(&worker, &known->handle))
-		warned = false;
-	else
-	{
-		known->handle = NULL;
-		known->not_before =
-			TimestampTzPlusMilliseconds(known->started, DATABASE_RETRY_MS);
-		if (!warned)
-			ereport(WARNING,
-					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					 errmsg("out of background worker slots for the rollback of aborted transactions"),
-					 errhint("You might need to increase max_worker_processes.")));
-		warned = true;
-	}
-	MemoryContextSwitchTo(old);
-}
-
-/*
- * Does the database exist?  A half-dropped one counts as gone.
- */
-static bool
-database_exists(Oid dboid)
-{
-	MemoryContext old = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	Relation	rel;
-	TableScanDesc scan;
-	HeapTuple	tuple;
-	bool		found = false;
-
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
-	rel = table_open(DatabaseRelationId, AccessShareLock);
-	scan = table_beginscan_catalog(rel, 0, NULL);
-	while (!found &&
-		   HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
-	{
-		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
-
-		found = form->oid == dboid && !database_is_invalid_form(form);
-	}
-	table_endscan(scan);
-	table_close(rel, AccessShareLock);
-	PopActiveSnapshot();
-	CommitTransactionCommand();
-	MemoryContextSwitchTo(old);
-	CurrentResourceOwner = owner;
-	return found;
-}
-
-/* all unapplied runs of a page that belong to a database that is gone */
-static bool
-forget_page(char persistence, UndoLogNumber log, BlockNumber block, Page page,
-			uint16 from, void *arg)
-{
-	Oid			dboid = *(Oid *) arg;
-	Fxid		u = undo_log_horizons().all_visible_before;
-	UndoRunMark marks[UNDO_PAGE_MAX_ENTRIES];
-	int			nmarks = 0;
-	UndoEntry	entry;
-
-	for (uint16 at = from; at < ((PageHeader) page)->pd_lower; at += entry.len)
-	{
-		if (!undo_page_get(page, at, &entry) || entry.len == 0)
-			break;				/* reported by the scan */
-		if (entry.kind == UNDO_KIND_RUN && entry.dboid == dboid &&
-			undo_discard_run_is_unapplied(&entry, u))
-		{
-			marks[nmarks].offset = at;
-			marks[nmarks++].writer = entry.fxid;
-		}
-	}
-	undo_log_mark_applied(persistence, log, block,
-						  UndoPageGetOpaque(page)->seq, marks, nmarks);
-	return true;
-}
-
-/*
- * Start workers for the databases that a pass found.  A worker that ended at
- * once may have found no database to connect to.
- */
-static void
-start_workers(const UndoScanResult *found)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	int			running = 0;
-
-	for (int i = 0; i < MAX_WORKERS; i++)
-		if (worker_is_running(&known_workers[i]))
-			running++;
-	if (undo_rollback_paused)
-		return;
-
-	for (int i = 0; i < found->ndatabases; i++)
-	{
-		Oid			dboid = found->databases[i];
-		KnownWorker *known = find_worker(dboid);
-
-		if (known == NULL || known->handle != NULL || now < known->not_before)
-			continue;
-		if (!database_exists(dboid))
-		{
-			(void) undo_discard_visit_unapplied(dboid, forget_page, &dboid);
-			continue;
-		}
-		if (running >= undo_max_rollback_workers)
-		{
-			known->not_before =
-				TimestampTzPlusMilliseconds(now, DATABASE_RETRY_MS);
-			continue;
-		}
-		start_worker(known);
-		if (known->handle != NULL)
-			running++;
-	}
-}
-
-/* ----------------------------------------------------------------
- *	launcher: main loop
- * ----------------------------------------------------------------
- */
-
-/* tell of an aborted writer that can't be rolled back, once */
-static void
-warn_of_old_rollback(Fxid oldest_unapplied)
-{
-	static Fxid told = InvalidFxid;
-	Fxid		next = U64FromFullTransactionId(ReadNextFullTransactionId());
-
-	if (oldest_unapplied == InvalidFxid || oldest_unapplied == told ||
-		next - oldest_unapplied <= WARN_AGE)
-		return;
-	told = oldest_unapplied;
-	ereport(WARNING,
-			(errmsg("transaction " UINT64_FORMAT " was aborted long ago and is not rolled back yet",
-					oldest_unapplied),
-			 errdetail("Undo and the commit log are kept until it is, and VACUUM cannot advance relfrozenxid of zheap tables."),
-			 errhint("Look for earlier messages of the rollback workers, and at zheap.rollback_paused and zheap.max_rollback_workers.")));
-}
-
-static void
-launcher_exit(int code, Datum arg)
-{
-	UndoShmem->launcher_latch = NULL;
-	UndoShmem->launcher_pid = 0;
-}
-
-/* one round; may throw */
-static bool
-launcher_round(void)
-{
-	UndoScanResult result;
-
-	undo_discard_pass(false, &result);
-	warn_of_old_rollback(result.oldest_unapplied);
-	start_workers(&result);
-	return result.discarded || result.retained > 0 || result.ndatabases > 0;
-}
-
-/* after an error in a round: what AbortTransaction() would do */
-static void
-launcher_recover(ResourceOwner owner)
-{
-	HOLD_INTERRUPTS();
-	EmitErrorReport();
-	if (IsTransactionState())
-		AbortCurrentTransaction();
-	LWLockReleaseAll();
-	ConditionVariableCancelSleep();
-	pgstat_report_wait_end();
-	AbortBufferIO();
-	UnlockBuffers();
-	XLogResetInsertion();
-	LockErrorCleanup();
-	CurrentResourceOwner = owner;
-	ResourceOwnerRelease(owner, RESOURCE_RELEASE_BEFORE_LOCKS, false, true);
-	ResourceOwnerRelease(owner, RESOURCE_RELEASE_LOCKS, false, true);
-	ResourceOwnerRelease(owner, RESOURCE_RELEASE_AFTER_LOCKS, false, true);
-	FlushErrorState();
-	RESUME_INTERRUPTS();
-}
-
-void
-undo_launcher_main(Datum arg)
-{
-	MemoryContext context;
-	ResourceOwner owner;
-	volatile long naptime;
-
-	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, die);
-	BackgroundWorkerUnblockSignals();
-	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
-
-	before_shmem_exit(launcher_exit, 0);
-	UndoShmem->launcher_pid = MyProcPid;
-	UndoShmem->launcher_latch = MyLatch;
-
-	owner = ResourceOwnerCreate(NULL, "undo launcher");
-	CurrentResourceOwner = owner;
-	context = AllocSetContextCreate(TopMemoryContext, "undo launcher",
-									ALLOCSET_DEFAULT_SIZES);
-	naptime = undo_discard_naptime;
-
-	for (;;)
-	{
-		volatile bool busy = false;
-
-		MemoryContextSwitchTo(context);
-		MemoryContextReset(context);
-		PG_TRY();
-		{
-			busy = launcher_round();
-			naptime = busy ? Min(undo_discard_naptime, DISCARD_NAP_MS) :
-				Max(undo_discard_naptime, Min(naptime * 2, MAX_NAP_MS));
-		}
-		PG_CATCH();
-		{
-			MemoryContextSwitchTo(context);
-			launcher_recover(owner);
-			naptime = Max(undo_discard_naptime, MAX_NAP_MS);
-		}
-		PG_END_TRY();
-		nap(naptime);
 	}
 }
 
@@ -909,6 +523,13 @@ worker_recover(MemoryContext context)
 	RESUME_INTERRUPTS();
 }
 
+/* Is there a database without a worker that could have this one's place? */
+static bool
+others_wait(void)
+{
+	return pg_atomic_read_u32(&UndoShmem->databases_waiting) > 0;
+}
+
 /*
  * The launcher may have lost count of its workers by a restart of its own.
  */
@@ -923,15 +544,48 @@ is_only_worker(void)
 		LOCKACQUIRE_NOT_AVAIL;
 }
 
+/* Until there may be something to do; shorter while others wait. */
+static void
+idle_nap(void)
+{
+	for (long left = WORKER_NAP_MS; left > 0; left -= WORKER_BUSY_NAP_MS)
+	{
+		undo_worker_nap(Min(left, WORKER_BUSY_NAP_MS));
+		if (others_wait())
+			break;
+	}
+}
+
+/*
+ * Is it time to end?  last_work: when there was something to do;
+ * last_progress: when a run was finished.
+ */
+static bool
+turn_is_over(TimestampTz start, TimestampTz last_work,
+			 TimestampTz last_progress)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (!others_wait())
+		return TimestampDifferenceExceeds(last_work, now, WORKER_IDLE_MS);
+	return TimestampDifferenceExceeds(last_work, now, WORKER_LINGER_MS) ||
+		TimestampDifferenceExceeds(last_progress, now,
+								   WORKER_STUCK_MS) ||
+		TimestampDifferenceExceeds(start, now, WORKER_TURN_MS);
+}
+
 void
 undo_rollback_worker_main(Datum arg)
 {
 	MemoryContext context;
-	TimestampTz last_work;
+	TimestampTz start = GetCurrentTimestamp();
+	TimestampTz last_work = start;
+	TimestampTz last_progress = start;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
+	undo_worker_reset_settings();
 	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(arg),
 											  InvalidOid,
 											  BGWORKER_BYPASS_ALLOWCONN);
@@ -944,7 +598,6 @@ undo_rollback_worker_main(Datum arg)
 
 	context = AllocSetContextCreate(TopMemoryContext, "undo rollback worker",
 									ALLOCSET_DEFAULT_SIZES);
-	last_work = GetCurrentTimestamp();
 	pgstat_report_activity(STATE_RUNNING, "rolling back aborted transactions");
 
 	while (!undo_rollback_paused)
@@ -969,18 +622,18 @@ undo_rollback_worker_main(Datum arg)
 
 		if (finished > 0 || remaining)
 			last_work = GetCurrentTimestamp();
-		else if (TimestampDifferenceExceeds(last_work, GetCurrentTimestamp(),
-											WORKER_IDLE_MS))
-			break;
-
 		if (finished > 0)
 		{
+			last_progress = last_work;
 			/* what was held by these runs may go */
 			undo_log_wake_launcher();
-			nap(remaining ? 1 : WORKER_NAP_MS);
 		}
+		if (turn_is_over(start, last_work, last_progress))
+			break;
+		if (!remaining)
+			idle_nap();
 		else
-			nap(remaining ? WORKER_BUSY_NAP_MS : WORKER_NAP_MS);
+			undo_worker_nap(finished > 0 ? 1 : WORKER_BUSY_NAP_MS);
 	}
 	proc_exit(0);
 }

@@ -17,7 +17,8 @@ typedef struct UndoScanResult
 {
 	Fxid		oldest_unapplied;	/* 0 = none */
 	int			ndatabases;		/* databases with unapplied aborted runs */
-	Oid			databases[64];	/* the first 64 of them */
+	int			maxdatabases;
+	Oid		   *databases;		/* in the caller's memory context; or NULL */
 	bool		discarded;		/* some head moved */
 	uint64		retained;		/* blocks still held in all logs */
 } UndoScanResult;
@@ -70,6 +71,15 @@ extern bool undo_discard_visit_unapplied(Oid dboid, undo_visit_fn visit,
 extern bool undo_discard_run_is_unapplied(const UndoEntry *run, Fxid u);
 
 extern bool undo_rollback_paused;
+
+/* what launcher and workers share: sleep, end if told to, read new settings */
+extern void undo_worker_nap(long milliseconds);
+
+/*
+ * To be called before the process connects: settings that would keep it from
+ * its work, or would have it work on damaged pages, are set to their defaults.
+ */
+extern void undo_worker_reset_settings(void);
 
 /* the library that the server loads to start the workers */
 #ifndef UNDO_LIBRARY_NAME

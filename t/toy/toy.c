@@ -211,7 +211,7 @@ _PG_init(void)
 				 errmsg("undo_toy must be loaded via shared_preload_libraries")));
 
 	undo_xact_define_settings();
-	undo_worker_define_settings();
+	undo_launcher_define_settings();
 	DefineCustomIntVariable("undo_toy.fail_block",
 							"Rolling back this block fails.", NULL,
 							&toy_fail_block, -1, -1, INT_MAX, PGC_SUSET, 0,
@@ -223,7 +223,7 @@ _PG_init(void)
 	RegisterCustomRmgr(ZHEAP_RMGR_ID, &toy_rmgr);
 	undo_apply_register_client(toy_rollback_page, toy_am);
 	undo_xact_register_callbacks();
-	undo_worker_register();
+	undo_launcher_register();
 }
 
 /* ----------------------------------------------------------------
