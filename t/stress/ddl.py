@@ -10,7 +10,7 @@ a moment on both.  Rows, row counts and SQLSTATEs must be the same, whatever way
 the rows are read; zheap_check and amcheck find nothing.  Deterministic.
 
 usage: ddl.py --bindir DIR [--seeds FIRST-LAST] [--steps 250] [--am heap]
-              [--verbose] [--keep]
+              [--debug-seed N] [--verbose] [--keep]
 
 --am heap compares heap with heap: that tests the test.
 """
@@ -86,7 +86,7 @@ class Pair:
             conn = psycopg2.connect(history.cluster.dsn(side))
             conn.autocommit = True
             self.conns.append(conn)
-        self.run("SET lock_timeout = '20ms'")
+        self.run("SET lock_timeout = '200ms'")
         self.depth = 0
 
     def run(self, sql, count=True):
@@ -479,6 +479,7 @@ def main():
     ap.add_argument("--seeds", default="1-10")
     ap.add_argument("--steps", type=int, default=250)
     ap.add_argument("--am", default="zheap")
+    ap.add_argument("--debug-seed", type=int, default=0)
     ap.add_argument("--verbose", action="store_true")
     ap.add_argument("--keep", action="store_true")
     args = ap.parse_args()
@@ -486,7 +487,8 @@ def main():
     become_ordinary(__file__)
 
     cluster = Cluster(args.bindir)
-    cluster.init(SETTINGS)
+    cluster.init(SETTINGS + "zheap.debug_seed = %d\n" % args.debug_seed
+                 if args.debug_seed else SETTINGS)
     cluster.start()
     conn = psycopg2.connect(cluster.dsn())
     conn.autocommit = True

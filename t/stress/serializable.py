@@ -11,7 +11,8 @@ it before it was replaced.  They must have no cycle.  Deterministic, but for who
 is chosen to fail.
 
 usage: serializable.py --bindir DIR [--seeds FIRST-LAST] [--steps 400]
-                       [--am heap] [--level "REPEATABLE READ"] [--verbose]
+                       [--am heap] [--level "REPEATABLE READ"]
+                       [--debug-seed N] [--verbose]
 
 --level "REPEATABLE READ" tests the test: it finds write skew.
 """
@@ -92,6 +93,7 @@ class History:
         self.changes = 0
         self.number = 0
         self.keys = list(range(1, NROWS + 1))
+        self.newest = NROWS
         self.columns = []
         self.all = []
         self.admin = Session(cluster.dsn(), -1)
@@ -184,7 +186,10 @@ class History:
             if not tid[1]:
                 rows = []
             else:
-                rows = self.run(s, "SELECT id, s FROM t WHERE ctid = '%s' AND id = %d" % (tid[1][0][0], i))
+                rows = self.run(s, "SELECT id, s FROM t WHERE %s AND id = %d" % (r.choice([
+                    "ctid = '{0}'", "ctid = '{0}'" if self.args.am == "heap" else
+                    # heap forgets these
+                    "ctid >= '{0}' AND ctid <= '{0}'"]).format(tid[1][0][0]), i))
         else:
             k = r.randrange(4)
             ids = [i for i in self.keys if i % 4 == k]
@@ -223,7 +228,8 @@ class History:
                     s.xact.writes.append((i, -c))
                     if i in self.keys:
                         self.keys.remove(i)
-                        self.keys.append(max(self.keys) + 1)
+                        self.newest += 1
+                        self.keys.append(self.newest)
                 else:
                     s.xact.reads.append((i, None))
         elif x < .9:
@@ -442,13 +448,15 @@ def main():
     ap.add_argument("--steps", type=int, default=400)
     ap.add_argument("--am", default="zheap")
     ap.add_argument("--level", default="SERIALIZABLE")
+    ap.add_argument("--debug-seed", type=int, default=0)
     ap.add_argument("--verbose", action="store_true")
     args = ap.parse_args()
     first, last = (args.seeds.split("-") * 2)[:2]
     become_ordinary(__file__)
 
     cluster = Cluster(args.bindir)
-    cluster.init(SETTINGS)
+    cluster.init(SETTINGS + "zheap.debug_seed = %d\n" % args.debug_seed
+                 if args.debug_seed else SETTINGS)
     cluster.start()
     Session(cluster.dsn(), 0).execute("CREATE EXTENSION zheap_am")
     failed = 0

@@ -143,8 +143,8 @@ zheap_scan_begin(Relation rel, Snapshot snapshot, int nkeys,
 	scan->buffer = InvalidBuffer;
 	scan->ndead = 0;
 
-	/* as heap: nothing finer is there to be locked */
-	if (flags & (SO_TYPE_SEQSCAN | SO_TYPE_SAMPLESCAN))
+	/* nothing finer is there to be locked; heap forgets ranges of TIDs */
+	if (flags & (SO_TYPE_SEQSCAN | SO_TYPE_SAMPLESCAN | SO_TYPE_TIDRANGESCAN))
 	{
 		Assert(snapshot);
 		PredicateLockRelation(rel, snapshot);
