@@ -123,6 +123,10 @@ undo_page_problem(Page page, uint32 magic)
 		header->pd_upper > header->pd_special ||
 		PageNumRelations(page) > UNDO_PAGE_MAX_RELATIONS)
 		return "page bounds are damaged";
+	if (magic == UNDO_GLOBAL_MAGIC &&
+		UndoPageGetGlobal(page)->all_visible_before >
+		UndoPageGetGlobal(page)->discard_before)
+		return "its horizons contradict each other";
 	return NULL;
 }
 

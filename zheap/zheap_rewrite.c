@@ -882,6 +882,13 @@ cutoff_for_history(Relation oldrel, TransactionId proposed)
 	return TransactionIdPrecedes(known, proposed) ? known : proposed;
 }
 
+static void
+rewrite_error_context(void *arg)
+{
+	errcontext("while rewriting zheap relation \"%s\"",
+			   RelationGetRelationName((Relation) arg));
+}
+
 /*
  * See table_relation_copy_for_cluster().
  *
@@ -897,7 +904,13 @@ zheap_rewrite_copy(Relation oldrel, Relation newrel, Relation index,
 				   double *tups_recently_dead)
 {
 	Rewrite    *rw = rewrite_begin(oldrel, newrel, oldest_xmin);
+	ErrorContextCallback context = {
+		.previous = error_context_stack,
+		.callback = rewrite_error_context,
+		.arg = oldrel
+	};
 
+	error_context_stack = &context;
 	if (index != NULL && !use_sort)
 		scan_index(rw, index);
 	else
@@ -918,6 +931,7 @@ zheap_rewrite_copy(Relation oldrel, Relation newrel, Relation index,
 	if (rw->conflict != InvalidFxid)
 		zheap_delta_log_conflict(oldrel, rw->conflict_block, rw->conflict);
 
+	error_context_stack = context.previous;
 	*xid_cutoff = cutoff_for_history(oldrel, *xid_cutoff);
 	if (!rw->toasts)
 		*multi_cutoff = InvalidMultiXactId;

@@ -239,6 +239,49 @@ zheap_page_total_free(Page page)
 	return free;
 }
 
+/* Are the tuples where they may be, and no more than that? */
+static bool
+bodies_are_inside(Page page)
+{
+	PageHeader	ph = PageHeaderOf(page);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	Size		total = 0;
+
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		lp = PageGetItemId(page, off);
+
+		if (!ItemIdIsNormal(lp))
+			continue;
+		if (!zheap_page_body_is_inside(page, lp))
+			return false;
+		total += lp->lp_len;
+	}
+	return total <= ph->pd_special - ph->pd_upper;
+}
+
+void
+zheap_page_check_bodies(Relation rel, BlockNumber block, Page page)
+{
+	if (!bodies_are_inside(page))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("line pointers in block %u of relation \"%s\" are damaged",
+						block, RelationGetRelationName(rel))));
+}
+
+bool
+zheap_page_has_tuple(Page page, OffsetNumber off)
+{
+	ItemId		lp;
+
+	if (!zheap_page_is_valid(page) || off < FirstOffsetNumber ||
+		off > PageGetMaxOffsetNumber(page))
+		return false;
+	lp = PageGetItemId(page, off);
+	return ItemIdIsNormal(lp) && zheap_page_body_is_inside(page, lp);
+}
+
 Size
 zheap_page_hole_room(Page page)
 {
@@ -271,7 +314,8 @@ zheap_page_insert_room(Page page)
 
 		if (ItemIdIsNormal(lp))
 		{
-			if (ItemIdGetLength(lp) > room)
+			/* a damaged page has no room */
+			if (ItemIdGetLength(lp) > room || !zheap_page_body_is_inside(page, lp))
 				return 0;
 			room -= ItemIdGetLength(lp);
 		}
@@ -330,6 +374,11 @@ zheap_page_compact(Page page)
 
 	Assert(zheap_page_is_valid(page));
 
+	/* whoever gets here without redo has looked before */
+	if (unlikely(!bodies_are_inside(page)))
+		ereport(PANIC,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("line pointers of a zheap page are damaged")));
 	memcpy(copy.data + ph->pd_upper, page + ph->pd_upper,
 		   ph->pd_special - ph->pd_upper);
 	for (off = FirstOffsetNumber; off <= max; off++)
@@ -338,8 +387,6 @@ zheap_page_compact(Page page)
 
 		if (!ItemIdIsNormal(lp))
 			continue;
-		Assert(lp->lp_off >= ph->pd_upper &&
-			   lp->lp_off + lp->lp_len <= ph->pd_special);
 		upper -= lp->lp_len;
 		memcpy(page + upper, copy.data + lp->lp_off, lp->lp_len);
 		lp->lp_off = upper;

@@ -159,6 +159,22 @@ reserve_scratch(ZTupleTableSlot *zslot)
 	zslot->scratchsize = need;
 }
 
+/* The row ends too early: say which one it is. */
+static void
+report_short(const ZTupleTableSlot *zslot, const char *end, int attnum)
+{
+	const TupleTableSlot *slot = &zslot->base;
+
+	if (!OidIsValid(slot->tts_tableOid))
+		zheap_tuple_report_short(end - zslot->data, attnum);
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("row (%u,%u) of the zheap relation with OID %u, of %d bytes, ends within column %d",
+					ItemPointerGetBlockNumberNoCheck(&slot->tts_tid),
+					ItemPointerGetOffsetNumberNoCheck(&slot->tts_tid),
+					slot->tts_tableOid, (int) (end - zslot->data), attnum)));
+}
+
 /*
  * A by-reference value at p, in the row or, if its type wants an alignment
  * that p lacks, copied to scratch.  Returns the place behind it.
@@ -171,7 +187,7 @@ deform_reference(ZTupleTableSlot *zslot, int i, const char *p,
 	Size		size = zheap_tuple_value_size(column->len, p, end - p);
 
 	if (size == 0)
-		zheap_tuple_report_short(end - zslot->data, i + 1);
+		report_short(zslot, end, i + 1);
 	/* short and external varlenas are read by bytes */
 	if (((uintptr_t) p & column->align) == 0 ||
 		(column->len == -1 && VARATT_IS_1B(p)))
@@ -217,7 +233,7 @@ deform_columns(ZTupleTableSlot *zslot, int i, int natts, const char *p,
 		if (columns[i].byval)
 		{
 			if (unlikely(end - p < len))
-				zheap_tuple_report_short(end - zslot->data, i + 1);
+				report_short(zslot, end, i + 1);
 			values[i] = zheap_fetch_value(len, p);
 			p += len;
 		}
@@ -227,7 +243,7 @@ deform_columns(ZTupleTableSlot *zslot, int i, int natts, const char *p,
 			Size		size = VARSIZE_1B(p);
 
 			if (unlikely((Size) (end - p) < size))
-				zheap_tuple_report_short(end - zslot->data, i + 1);
+				report_short(zslot, end, i + 1);
 			values[i] = PointerGetDatum(p);
 			p += size;
 		}
@@ -264,7 +280,7 @@ tts_zheap_getsomeattrs(TupleTableSlot *slot, int natts)
 			p += BITMAPLEN(flags & ZH_NATTS_MASK);
 		}
 		if (p > end)
-			zheap_tuple_report_short(zslot->len, 1);
+			report_short(zslot, zslot->data + zslot->len, 1);
 	}
 	if (slot->tts_nvalid > 0)
 		p = zslot->data + zslot->off;

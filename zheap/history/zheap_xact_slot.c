@@ -564,7 +564,11 @@ zheap_xact_slot_own(Page page, uint8 id, ZTenure tenure, Fxid fxid,
 
 	Assert(fxid >= FirstNormalTransactionId && fxid < ZXACT_AMBIGUOUS);
 	Assert(UndoRecPtrIsValid(urp));
-	Assert((tenure == ZTENURE_FREE) == ZXactSlotIsFree(slot));
+	/* redo of a page that was damaged since */
+	if (unlikely(id > ZPageGetOpaque(page)->nslots ||
+				 (tenure == ZTENURE_FREE) != ZXactSlotIsFree(slot)))
+		elog(PANIC, "xact slot %u of a zheap page isn't as its next owner left it",
+			 id);
 
 	ZPageGetOpaque(page)->flags &= ~ZPAGE_ALL_RESOLVED;
 
@@ -586,7 +590,8 @@ zheap_xact_slot_own(Page page, uint8 id, ZTenure tenure, Fxid fxid,
 			char	   *tuple;
 			ZTupleHeader header;
 
-			if (!ItemIdIsNormal(lp))
+			/* what a damaged pointer leads to isn't the page's to change */
+			if (!ItemIdIsNormal(lp) || !zheap_page_body_is_inside(page, lp))
 				continue;
 			tuple = (char *) PageGetItem(page, lp);
 			if ((uint8) tuple[0] != id)

@@ -385,6 +385,7 @@ update_prepare_new_page(ZRowWrite *w, ZUpdatePlan *plan)
 	}
 
 	/* filled up while it was unlocked: look for another one */
+	zheap_page_check_bodies(plan->rel, BufferGetBlockNumber(w->newbuf), page);
 	zheap_row_unlock(w);
 	ReleaseBuffer(w->newbuf);
 	w->newbuf = InvalidBuffer;

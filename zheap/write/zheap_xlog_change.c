@@ -235,10 +235,7 @@ change_redo_arrival(XLogReaderState *record, const ZMoveHead *head, Page page,
 static void
 change_redo_check(Page page, BlockNumber block, OffsetNumber offset)
 {
-	if (!zheap_page_is_valid(page) ||
-		offset < FirstOffsetNumber ||
-		offset > PageGetMaxOffsetNumber(page) ||
-		!ItemIdIsNormal(PageGetItemId(page, offset)))
+	if (!zheap_page_has_tuple(page, offset))
 		elog(PANIC, "zheap redo: no row at (%u,%u)", block, offset);
 }
 
