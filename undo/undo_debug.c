@@ -214,8 +214,7 @@ act_idle(void)
 static void
 act_by_chance(const char *name, UndoPointKind kind)
 {
-	bool		may_fail = kind != UNDO_POINT_ANYWHERE &&
-		CritSectionCount == 0 && InterruptHoldoffCount == 0;
+	bool		may_fail = kind != UNDO_POINT_ANYWHERE && CritSectionCount == 0;
 
 	if (!chance_is_seeded)
 	{
@@ -234,7 +233,7 @@ act_by_chance(const char *name, UndoPointKind kind)
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("error at point \"%s\"", name)));
 	if (kind == UNDO_POINT_IDLE && may_fail && IsUnderPostmaster &&
-		(pg_prng_uint32(&chance) & 3) == 0)
+		InterruptHoldoffCount == 0 && (pg_prng_uint32(&chance) & 3) == 0)
 		act_idle();
 	else
 		pg_usleep(1 + pg_prng_uint32(&chance) % 2000);

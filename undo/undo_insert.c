@@ -179,6 +179,7 @@ undo_insert_prepare(UndoInsertion *ins)
 		elog(ERROR, "undo records of %d bytes do not fit a page",
 			 max_size(ins));
 
+	UNDO_ERROR_POINT("prepare");
 	undo_xact_reserve_memory();
 	ins->fxid = undo_log_current_fxid();
 	att = undo_attach(ins->persistence);

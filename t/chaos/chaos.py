@@ -10,6 +10,8 @@ something happens at its points, and a history of one of these kinds:
   storm   the crash torture's clients, ledger and twin, while others meddle and
           processes fail and die at points (storm.py)
   skew    SERIALIZABLE transactions that must not miss each other (skew.py)
+  life    stops, crashes, millions of xids, a commit log that is cut, times
+          without library or workers, copied databases, pg_upgrade (life.py)
 
 After each history: zheap_check of all tables, amcheck of all indexes, undo back
 at its floor with both horizons equal, no lock, prepared transaction or attached
@@ -28,15 +30,19 @@ import argparse
 import os
 import random
 import re
+import shutil
 import sys
 import time
 import traceback
+
+import psycopg2
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 from common import Wrong, at_rest, knobs, settings, throwaway, warnings  # noqa: E402
 import differential  # noqa: E402
 import statements  # noqa: E402
+from life import Life  # noqa: E402
 from skew import Skew  # noqa: E402
 from storm import Storm, base as torture  # noqa: E402
 from player import Difference  # noqa: E402
@@ -155,7 +161,7 @@ def storm(args, seed):
     try:
         run.run()
         return None
-    except (torture.Lost, Wrong) as e:
+    except (torture.Lost, Wrong, RuntimeError) as e:
         tail = [x for x in run.node.log_tail(400).splitlines()
                 if not re.search("57P0[123]|LOG:|DETAIL:|STATEMENT:|HINT:", x)]
         return "%s: %s\n%s" % (type(e).__name__, e, "\n".join(tail[-40:]))
@@ -175,7 +181,22 @@ def skew(args, seed):
         run.cluster.drop(args.keep)
 
 
-KINDS = {"twin": twin, "storm": storm, "skew": skew}
+def life(args, seed):
+    run = Life(args.bindir, seed)
+    try:
+        run.play()
+        return None
+    except (Wrong, psycopg2.Error, RuntimeError) as e:
+        return "%s: %s\nevents: %s\n%s" % (
+            type(e).__name__, e, ", ".join(run.history),
+            "\n".join(run.cluster.log_faults()[:8]))
+    finally:
+        run.cluster.drop(args.keep)
+        if not args.keep:
+            shutil.rmtree(run.cluster.root, ignore_errors=True)
+
+
+KINDS = {"twin": twin, "storm": storm, "skew": skew, "life": life}
 
 
 def seeds_of(args):
@@ -213,7 +234,7 @@ def main():
     ap.add_argument("--am", default="zheap", help="heap: tests the test; skew")
     ap.add_argument("--steps", type=int, default=350)
     ap.add_argument("--without", default="", help="what isn't done, by its name "
-                    "in statements.py: places, story_lock, ..")
+                    "in statements.py or life.py: places, story_lock, ..")
     ap.add_argument("--stop", action="store_true", help="at the first failure")
     ap.add_argument("--no-shrink", action="store_true")
     ap.add_argument("--shrink-seconds", type=int, default=240)
@@ -223,7 +244,7 @@ def main():
     throwaway.become_ordinary(__file__)
     # libpq tells of crashes there
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    statements.ChaosGenerator.without = args.without.split(",")
+    Life.without = statements.ChaosGenerator.without = args.without.split(",")
     passed = failed = 0
     for seed, kind in seeds_of(args):
         begin = time.time()

@@ -16,7 +16,8 @@ import throwaway  # noqa: E402
 # words of WARNINGs that histories may cause
 MAY_WARN = ("there is no transaction in progress", "there is already a transaction",
             "SET LOCAL can only", "unexpected EOF", "invalidation", "aborting wait",
-            "SET CONSTRAINTS can only", "does not exist, skipping", "terminating connection because of crash")
+            "SET CONSTRAINTS can only", "does not exist, skipping", "terminating connection because of crash",
+            "is not a PostgreSQL backend process", "logical decoding does not see", "Cannot allocate memory", "some useless files may be left")
 
 CHECKS = """
 SELECT t.oid::regclass::text, c::text FROM pg_class t

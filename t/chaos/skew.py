@@ -79,11 +79,9 @@ class Skew:
             if x < 0.08:
                 self.keep(keeper)
             elif x < 0.11:
-                if old is not None:
-                    old.connection.close()
-                old = self.connect().cursor()
-                self.run(old, "BEGIN ISOLATION LEVEL REPEATABLE READ; "
-                         "SELECT * FROM x", "old")
+                old = self.renew(old)
+            elif x < 0.13:
+                old = self.scene(sessions, keeper, old)
             else:
                 i = r.randrange(NSESSIONS)
                 self.step(i, sessions)
@@ -99,6 +97,37 @@ class Skew:
         faults = self.cluster.log_faults()
         if faults:
             raise Wrong("server log: %s" % faults[:4])
+
+    def renew(self, old):
+        """A snapshot that keeps versions."""
+        if old is not None:
+            old.connection.close()
+        old = self.connect().cursor()
+        self.run(old, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM x", "old")
+        return old
+
+    def scene(self, sessions, keeper, old):
+        """All have snapshots, and none has locked the table, when it is
+        rewritten; older ones keep versions of rows that changed lately."""
+        r = self.r
+        for i, s in enumerate(sessions):
+            self.run(s.cur, "ROLLBACK", "s%d" % i)
+            s.phase, s.wrote = 0, set()
+        if r.random() < 0.8:
+            old = self.renew(old)
+        for _ in range(r.randrange(4)):
+            self.run(keeper, "UPDATE t SET s = s || 'k', v = 0 WHERE g = %d" %
+                     r.randrange(1, GROUPS + 1), "keeper")
+        for _ in range(r.randrange(3)):
+            self.keep(keeper)
+        groups = r.sample(range(1, GROUPS + 1), 2)
+        for i, s in enumerate(sessions):
+            self.step(i, sessions)
+            self.run(s.cur, "SELECT * FROM x", "s%d" % i)
+            s.group = r.choice(groups)
+        self.run(keeper, r.choice(["VACUUM FULL t", "CLUSTER t USING t_g", "VACUUM t"]),
+                 "keeper")
+        return old
 
     def check(self, cur):
         rows = self.run(cur, "SELECT g, sum(v) FROM t GROUP BY g HAVING sum(v) > 1")

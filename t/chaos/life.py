@@ -1,0 +1,371 @@
+"""Life: what happens to a cluster in years.
+
+One session after the other changes a zheap table and its heap twin alike, in
+two databases; what it rolls back is left to workers that may be paused or
+missing.  In between the cluster is stopped, killed, started without the
+library or without workers, its xids are advanced by pg_resetwal, everything is
+frozen so that core cuts the commit log, databases are copied, others have the
+workers waiting for a lock, and sometimes it is upgraded into a cluster that has
+used more xids.  After each event the twins are compared.
+"""
+import os
+import random
+import shutil
+import subprocess
+import time
+
+import psycopg2
+
+from common import Wrong, at_rest, settings, throwaway
+
+STEP = 1 << 20			# xids of a segment of the commit log
+SCHEMA = """
+CREATE EXTENSION zheap_am;
+CREATE EXTENSION amcheck;
+CREATE TABLE z (id int PRIMARY KEY, k int, s text) USING zheap;
+CREATE INDEX z_k ON z (k);
+CREATE TABLE h (id int PRIMARY KEY, k int, s text) USING heap"""
+TWIN = """
+SELECT 'z', id, k, left(s, 9) FROM (SELECT * FROM z EXCEPT ALL SELECT * FROM h) a
+UNION ALL
+SELECT 'h', id, k, left(s, 9) FROM (SELECT * FROM h EXCEPT ALL SELECT * FROM z) b
+LIMIT 6"""
+
+
+class Life:
+    without = ()			# names of events that don't happen
+
+    def __init__(self, bindir, seed):
+        self.r = random.Random(seed)
+        self.seed = seed
+        self.cluster = throwaway.Cluster(bindir)
+        self.conf = {"autovacuum": "off", "max_worker_processes": "8",
+                     "shared_preload_libraries": "'zheap_am'"}
+        self.paused = False
+        self.next = 0
+        self.history = []
+        self.copies = []
+        self.opened = []
+
+    def note(self, text):
+        self.history.append(text)
+
+    # ---- the cluster
+
+    def configure(self):
+        text = settings(self.seed)
+        if "''" == self.conf["shared_preload_libraries"]:
+            text = "".join(x + "\n" for x in text.split("\n")
+                           if not x.startswith("zheap."))
+        else:
+            text += "zheap.rollback_paused = %s\n" % ("on" if self.paused else "off")
+        text += "".join("%s = %s\n" % x for x in self.conf.items())
+        with open(os.path.join(self.cluster.data, "life.conf"), "w") as f:
+            f.write(text)
+
+    def start(self):
+        self.configure()
+        self.cluster.start()
+
+    def stop(self):
+        for conn in self.opened:
+            conn.close()
+        self.opened = []
+        self.cluster.stop()
+
+    def connect(self, database="postgres"):
+        conn = psycopg2.connect(self.cluster.dsn(database))
+        conn.autocommit = True
+        return conn
+
+    def sql(self, sql, database="postgres"):
+        conn = self.connect(database)
+        try:
+            cur = conn.cursor()
+            cur.execute(sql)
+            return cur.fetchall() if cur.description else None
+        finally:
+            conn.close()
+
+    # ---- rows
+
+    def change(self, cur):
+        r = self.r
+        for _ in range(r.choice([1, 2, 5])):
+            a = r.randrange(1, 200)
+            self.next += 1
+            sql = r.choice([
+                "UPDATE {0} SET s = s || 'u' WHERE id BETWEEN %d AND %d" % (a, a + 9),
+                "UPDATE {0} SET k = k + 1 WHERE id = %d" % a,
+                "UPDATE {0} SET s = repeat('%s', %d) WHERE id %% 9 = %d" % (
+                    r.choice("abc"), r.choice([5, 200]), a % 9),
+                "DELETE FROM {0} WHERE id BETWEEN %d AND %d" % (a, a + 4),
+                "INSERT INTO {0} SELECT g, g %% 7, 'i' FROM generate_series(%d, %d) g "
+                "ON CONFLICT (id) DO NOTHING" % (a, a + r.choice([1, 20])),
+                "INSERT INTO {0} VALUES (%d, 1, 'n')" % (1000 + self.next)])
+            for table in r.sample(["z", "h"], 2):
+                cur.execute(sql.format(table))
+
+    def transactions(self, database, n):
+        r = self.r
+        conn = self.connect(database)
+        cur = conn.cursor()
+        for _ in range(n):
+            cur.execute("SET zheap.rollback_foreground_size = %d" % r.choice([0, 0, 64]))
+            cur.execute("BEGIN")
+            self.change(cur)
+            if r.random() < 0.3:
+                cur.execute("SAVEPOINT a")
+                self.change(cur)
+                cur.execute(r.choice(["ROLLBACK TO a", "RELEASE a"]))
+            end = r.choices(["COMMIT", "ROLLBACK", "prepare", "leave"],
+                            [8, 5, 2, 1])[0]
+            if end == "prepare":
+                self.next += 1
+                gid = "g%d" % self.next
+                cur.execute("PREPARE TRANSACTION '%s'" % gid)
+                other = self.connect(database).cursor()
+                other.execute("BEGIN; INSERT INTO z VALUES (%d); INSERT INTO h VALUES (%d)"
+                              % (5000 + self.next, 5000 + self.next))
+                cur.execute("%s PREPARED '%s'" % (r.choice(["COMMIT", "ROLLBACK"]), gid))
+                other.connection.close()
+            elif end == "leave":
+                conn.close()
+                conn = self.connect(database)
+                cur = conn.cursor()
+            else:
+                cur.execute(end)
+        conn.close()
+
+    def compare(self, database="postgres"):
+        for setting in ("on", "off"):
+            rows = self.sql("SET enable_seqscan = %s; SET enable_bitmapscan = off; "
+                            % setting + TWIN, database)
+            if rows:
+                raise Wrong("%s: table and twin differ: %s" % (database, rows))
+        rows = self.sql("SET enable_seqscan = off; SELECT count(*) FROM z WHERE k >= 0 "
+                        "UNION ALL SELECT count(*) FROM h WHERE k >= 0", database)
+        if rows[0] != rows[1]:
+            raise Wrong("%s: by index: %s" % (database, rows))
+
+    # ---- events
+
+    def crash(self):
+        self.cluster.kill()
+        self.opened = []
+        self.start()
+
+    def restart(self):
+        self.stop()
+        self.start()
+
+    def pause(self):
+        self.paused = not self.paused
+        self.configure()
+        self.sql("SELECT pg_reload_conf()")
+        time.sleep(0.1)
+
+    def jump(self):
+        """Millions of transactions pass."""
+        self.stop()
+        data = subprocess.run([os.path.join(self.cluster.bindir, "pg_controldata"),
+                               self.cluster.data], stdout=subprocess.PIPE,
+                              check=True).stdout.decode()
+        line = [x for x in data.splitlines() if "NextXID:" in x][0]
+        xid = int(line.split(":")[-1])
+        to = (xid // STEP + self.r.choice([1, 3, 20, 60])) * STEP
+        self.note("xid %d -> %d" % (xid, to))
+        self.cluster.tool("pg_resetwal", "-x", str(to), "-D", self.cluster.data)
+        self.start()
+
+    def freeze(self, all_tables=None):
+        """Core cuts the commit log as far as it may."""
+        if all_tables is None:
+            all_tables = self.r.random() < 0.5
+        for database, in self.sql("SELECT datname FROM pg_database WHERE datallowconn"):
+            names = self.sql(
+                "SELECT c.oid::regclass::text FROM pg_class c JOIN pg_am a ON "
+                "a.oid = c.relam WHERE relkind IN ('r', 'm', 't') AND relpersistence "
+                "<> 't' AND (%s OR amname = 'heap')" % all_tables, database)
+            conn = self.connect(database)
+            for name, in names:
+                conn.cursor().execute("VACUUM (FREEZE) " + name)
+            conn.close()
+
+    def without_library(self):
+        self.stop()
+        self.conf["shared_preload_libraries"] = "''"
+        self.start()
+        if self.r.random() < 0.6 and "copy_without_library" not in self.without:
+            self.copy()
+        if self.r.random() < 0.6:
+            self.freeze(False)
+        self.stop()
+        self.conf["shared_preload_libraries"] = "'zheap_am'"
+        if self.r.random() < 0.5:
+            self.start()
+            self.jump()
+        else:
+            self.start()
+        time.sleep(self.r.choice([0, 0.3]))
+
+    def without_workers(self):
+        self.stop()
+        self.conf["max_worker_processes"] = "0"
+        self.start()
+        self.transactions("postgres", 4)
+        self.jump()
+        self.freeze()
+        self.compare()
+        self.stop()
+        self.conf["max_worker_processes"] = "8"
+        self.start()
+
+    def copy(self):
+        name = "copy%d" % len(self.copies)
+        try:
+            self.sql("CREATE DATABASE %s TEMPLATE live STRATEGY %s" % (
+                name, self.r.choice(["wal_log", "file_copy"])))
+        except psycopg2.Error as e:
+            if e.pgcode not in ("55006", "55000", "0A000"):
+                raise
+            self.note("copy is refused: %s" % e)
+        else:
+            self.copies.append(name)
+
+    def copy_beside_session(self):
+        """A session that holds core up, and aborts in the last moment."""
+        conn = self.connect("live")
+        cur = conn.cursor()
+        cur.execute("SET zheap.rollback_foreground_size = 0; BEGIN")
+        self.change(cur)
+        cur.execute("UPDATE z SET s = 'never'")
+        wait = self.r.choice([0.5, 6, 7])
+        child = subprocess.Popen(["sh", "-c", "sleep %s; kill -TERM %d" % (
+            wait, conn.get_backend_pid())])
+        self.copy()
+        child.wait()
+        conn.close()
+
+    def stuck(self):
+        """Workers that wait for locks may not keep others from coming."""
+        if self.paused:
+            return
+        holders = []
+        for i in range(2):
+            name = "stuck%d" % i
+            if not self.sql("SELECT 1 FROM pg_database WHERE datname = '%s'" % name):
+                self.sql("CREATE DATABASE " + name)
+                self.sql(SCHEMA, name)
+            conn = self.connect(name)
+            conn.cursor().execute("SET zheap.rollback_foreground_size = 0; BEGIN; "
+                                  "SAVEPOINT a; INSERT INTO z SELECT generate_series"
+                                  "(1, 300); ROLLBACK TO a; LOCK TABLE z")
+            holders.append(conn)
+        time.sleep(1)
+        self.sql("SET zheap.rollback_foreground_size = 0; BEGIN; UPDATE z SET "
+                 "s = 'never'; ROLLBACK", "live")
+        end = time.time() + 20
+        while time.time() < end:
+            rows = self.sql("SELECT count(*) FROM generate_series(0, pg_relation_size("
+                            "'z') / 8192 - 1) b, zheap_page_slots('z', b) s "
+                            "WHERE s.status = 'aborted'", "live")
+            if rows[0][0] == 0:
+                break
+            time.sleep(0.2)
+        else:
+            raise Wrong("a rollback isn't done for 20 s while workers of other "
+                        "databases wait for locks")
+        for conn in holders:
+            conn.close()
+
+    def upgrade(self):
+        """Into a cluster whose server has used more xids."""
+        self.paused = False
+        self.restart()
+        for name in self.copies:
+            self.sql("DROP DATABASE " + name)
+        self.copies = []
+        at_rest(self.sql)
+        self.sql("ALTER DATABASE template0 ALLOW_CONNECTIONS false")
+        new = throwaway.Cluster(self.cluster.bindir, "new", self.cluster.root)
+        new.init("include 'life.conf'\n")
+        shutil.copy(os.path.join(self.cluster.data, "life.conf"), new.data)
+        new.start()
+        conn = psycopg2.connect(new.dsn())
+        conn.autocommit = True
+        xid = self.sql("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")[0][0]
+        if int(xid) < 30000:
+            conn.cursor().execute("DO $$ BEGIN WHILE pg_snapshot_xmax("
+                                  "pg_current_snapshot())::text::int < %d LOOP PERFORM "
+                                  "pg_current_xact_id(); COMMIT; END LOOP; END $$"
+                                  % (int(xid) + 3000))
+        conn.close()
+        time.sleep(1)
+        new.stop()
+        self.stop()
+        work = self.cluster.root + "/u"
+        os.makedirs(work, exist_ok=True)
+        done = subprocess.run([
+            os.path.join(new.bindir, "pg_upgrade"), "-b", new.bindir, "-B", new.bindir,
+            "-d", self.cluster.data, "-D", new.data, "-U", "tester", "-s", work],
+            cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        if done.returncode != 0:
+            raise Wrong("pg_upgrade: " + done.stdout.decode()[-1500:])
+        shutil.rmtree(self.cluster.data)
+        self.cluster = new
+        self.start()
+        conn = self.connect()
+        cur = conn.cursor()
+        cur.execute("SET zheap.rollback_foreground_size = 0; BEGIN")
+        self.change(cur)
+        cur.execute("UPDATE z SET s = 'never'; INSERT INTO z VALUES (-1)")
+        rows = self.sql("SELECT count(*) FROM z WHERE s = 'never' OR id < 0")
+        if rows[0][0]:
+            raise Wrong("rows of a running transaction are seen after pg_upgrade")
+        cur.execute("ROLLBACK")
+        conn.close()
+
+    # ---- a life
+
+    def play(self):
+        r = self.r
+        self.cluster.init("include 'life.conf'\n")
+        self.start()
+        self.sql("CREATE DATABASE live")
+        for database in ("postgres", "live"):
+            self.sql(SCHEMA, database)
+            for t in "zh":
+                self.sql("INSERT INTO %s SELECT g, g %% 7, repeat('s', g %% 50) FROM "
+                         "generate_series(1, 200) g" % t, database)
+        self.sql("ALTER DATABASE template0 ALLOW_CONNECTIONS true")
+        events = [self.crash, self.restart, self.pause, self.pause, self.jump,
+                  self.freeze, self.freeze, self.without_library, self.without_workers,
+                  self.copy, self.copy_beside_session, self.stuck]
+        chosen = [r.choice(events) for _ in range(r.randint(3, 6))]
+        if r.random() < 0.2:
+            chosen.insert(0, self.upgrade)
+        chosen = [x for x in chosen if x.__name__ not in self.without]
+        for event in chosen:
+            for database in ("postgres", "live"):
+                self.transactions(database, r.choice([0, 2, 6]))
+            self.note(event.__name__)
+            event()
+            for database in ("postgres", "live"):
+                self.compare(database)
+        self.paused = False
+        self.restart()
+        at_rest(self.sql, 60)
+        for database in ["postgres", "live"] + self.copies:
+            for _ in range(2):
+                self.transactions(database, 1)
+            self.compare(database)
+        at_rest(self.sql, 60)
+        for database in ["live"] + self.copies:
+            self.compare(database)
+            rows = self.sql("SELECT * FROM zheap_check('z')", database)
+            if rows:
+                raise Wrong("%s: zheap_check: %s" % (database, rows[:4]))
+        faults = self.cluster.log_faults()
+        if faults:
+            raise Wrong("server log: %s" % faults[:4])

@@ -1,0 +1,368 @@
+#!/usr/bin/python3
+"""Damage: bytes of table and undo pages are changed at random.
+
+A cluster without checksums has zheap tables in all states: rows updated in
+place, moved, deleted, spilled, toasted, locked by a prepared transaction,
+changed by aborted transactions that wait for the workers.  Of each copy a seed
+changes bytes in pages of one table or of the undo logs, of a server that was
+stopped or that was killed and has to redo.  Then everything is done to the
+table: read by each kind of scan, changed, locked, vacuumed, rewritten, rolled
+back, checked.  Each statement must end, with an answer or with an ERROR that
+names what is damaged; no process may crash; tables nobody damaged can be read
+and changed, and of those nobody touched no byte may change.
+
+usage: damage.py --bindir DIR [--seeds FIRST-LAST] [--keep] [--verbose]
+
+As root it runs as postgres.  Exits non-zero if one seed failed.
+"""
+import argparse
+import glob
+import os
+import random
+import re
+import shutil
+import sys
+import time
+import traceback
+
+import psycopg2
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "python"))
+import throwaway  # noqa: E402
+
+PAGE = 8192
+SETTINGS = """
+fsync = off
+autovacuum = off
+shared_buffers = 2MB
+full_page_writes = off
+max_wal_size = 1GB
+max_connections = 20
+restart_after_crash = off
+zheap.discard_naptime = 10ms
+zheap.rollback_foreground_size = 0
+"""
+BASE = """
+CREATE EXTENSION zheap_am;
+CREATE EXTENSION amcheck;
+CREATE TABLE quiet (id int PRIMARY KEY, s text) USING zheap;
+INSERT INTO quiet SELECT g, repeat('q', g % 200) FROM generate_series(1, 300) g;
+CREATE TABLE good (id int PRIMARY KEY, s text) USING zheap;
+INSERT INTO good SELECT g, 'good' FROM generate_series(1, 300) g;
+CREATE TABLE plain (id int PRIMARY KEY, s text) USING heap;
+INSERT INTO plain SELECT g, 'plain' FROM generate_series(1, 300) g;
+CREATE TABLE t (id int PRIMARY KEY, k int, n numeric, s text, big text) USING zheap;
+ALTER TABLE t ALTER big SET STORAGE EXTERNAL;
+CREATE INDEX t_k ON t (k);
+INSERT INTO t SELECT g, g % 17, g / 7.0, repeat('s', g % 120),
+	CASE WHEN g % 50 = 0 THEN repeat(md5(g::text), 100) END FROM generate_series(1, 900) g;
+VACUUM t, quiet, good;
+VACUUM (FREEZE) plain"""
+# what a statement may answer beside ERROR of corruption, and why
+HARMLESS = {"55P03", "40001", "23505", "40P01", "21000", "23503"}
+# user's bytes: a value may be anything
+VALUES = {"22021", "22P02", "22003", "22P03", "54000", "22P05", "22008"}
+NAMES = re.compile(r'(block|page) \d+|undo (log|record|file)|relation|index "|toast|'
+                   r'compressed|memory alloc|numeric|control page|missing chunk|'
+                   r'unexpected chunk')
+STATEMENTS = [
+    "SELECT count(*), sum(k), sum(length(s)) FROM t",
+    "SET enable_seqscan = off; SET enable_bitmapscan = off; "
+    "SELECT count(*), sum(length(s)) FROM t WHERE id > 0",
+    "SET enable_seqscan = off; SET enable_bitmapscan = on; SET enable_indexscan = off;"
+    "SELECT count(*), sum(length(s)) FROM t WHERE k > 3",
+    "RESET ALL; SET statement_timeout = '8s'; SET lock_timeout = '100ms'",
+    "SELECT sum(length(big)) FROM t", "SELECT sum(n) FROM t",
+    "SELECT count(*) FROM t TABLESAMPLE BERNOULLI (30)",
+    "SELECT count(*) FROM t WHERE ctid > '(2,3)'",
+    "SELECT * FROM zheap_check('t')",
+    "SELECT count(*) FROM generate_series(0, pg_relation_size('t') / 8192 - 1) b, "
+    "zheap_page_items('t', b)",
+    "SELECT count(*) FROM generate_series(0, pg_relation_size('t') / 8192 - 1) b, "
+    "zheap_page_slots('t', b)",
+    "SELECT count(*) FROM generate_series(0, pg_relation_size('t') / 8192 - 1) b, "
+    "zheap_page_slots('t', b) p, zheap_undo_records('t', b, p.id)",
+    "UPDATE t SET s = s || 'u' WHERE id % 7 = 1", "UPDATE t SET k = k + 1 WHERE id % 5 = 2",
+    "DELETE FROM t WHERE id % 11 = 3", "SELECT id FROM t WHERE id % 3 = 0 FOR UPDATE",
+    "SELECT id FROM t WHERE id % 4 = 0 FOR KEY SHARE",
+    "INSERT INTO t SELECT g, 1, 1, repeat('i', 90) FROM generate_series(2000, 2300) g "
+    "ON CONFLICT DO NOTHING",
+    "INSERT INTO t VALUES (5, 1) ON CONFLICT (id) DO UPDATE SET s = 'again'",
+    "BEGIN; UPDATE t SET s = left(s, 3) WHERE id < 300; ROLLBACK",
+    "UPDATE t SET big = repeat('b', 4000) WHERE id % 90 = 0",
+    "ANALYZE t", "VACUUM t", "COMMIT PREPARED 'p'", "ROLLBACK PREPARED 'q'",
+    "SELECT pg_zheap_drain_undo('300 ms')", "SELECT * FROM pg_zheap_undo_logs()",
+    "SELECT * FROM pg_stat_zheap_undo_holders", "SELECT * FROM zheap_horizons()",
+    "REINDEX TABLE t", "VACUUM (FREEZE) t", "SELECT bt_index_check('t_pkey', true)",
+    "VACUUM FULL t", "CLUSTER t USING t_pkey", "SELECT count(*) FROM t", "TRUNCATE t"]
+
+
+class Wrong(Exception):
+    pass
+
+
+class CoreFailed(Exception):
+    """An assertion of core's about an index that contradicts the damage."""
+
+
+class Damage:
+    def __init__(self, bindir, verbose):
+        self.bindir, self.verbose = bindir, verbose
+        self.bases = {}
+
+    # ---- clusters to be damaged
+
+    def make_base(self, killed):
+        base = throwaway.Cluster(self.bindir, "base%d" % killed)
+        base.tool("initdb", "-D", base.data, "-U", "tester", "-A", "trust", "-N")
+        base.configure("postgresql.conf", "listen_addresses = ''\nport = 5432\n"
+                       "shared_preload_libraries = 'zheap_am'\n"
+                       "log_line_prefix = '%m [%p] %e '\n"
+                       "max_prepared_transactions = 10\n" + SETTINGS)
+        base.start()
+
+        def conn():
+            c = psycopg2.connect(base.dsn())
+            c.autocommit = True
+            return c.cursor()
+        cur = conn()
+        for sql in BASE.split(";"):
+            cur.execute(sql)
+        cur.execute("ALTER SYSTEM SET zheap.rollback_paused = on")
+        cur.execute("SELECT pg_reload_conf()")
+        time.sleep(0.3)
+        cur.execute("CHECKPOINT")
+        old = conn()
+        old.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t")
+        for i in range(4):
+            cur.execute("UPDATE t SET s = s || 'x' WHERE id %% 6 = %d" % i)
+            cur.execute("UPDATE t SET k = k + 1 WHERE id %% 13 = %d" % i)
+            cur.execute("BEGIN; UPDATE t SET s = 'aborted', n = n + 1 WHERE id %% 9 = %d; "
+                        "INSERT INTO t SELECT g FROM generate_series(%d, %d) g; ROLLBACK"
+                        % (i, 3000 + 20 * i, 3010 + 20 * i))
+        cur.execute("DELETE FROM t WHERE id BETWEEN 300 AND 420")
+        cur.execute("INSERT INTO t SELECT g, 2, 2, repeat('n', 100) FROM "
+                    "generate_series(4000, 4100) g")
+        cur.execute("UPDATE t SET big = repeat('c', 5000) WHERE id % 70 = 0")
+        for name, sql in (("p", "UPDATE t SET s = 'prepared' WHERE id % 31 = 5"),
+                          ("q", "SELECT id FROM t WHERE id % 41 = 5 AND id % 31 <> 5 "
+                           "FOR SHARE")):
+            cur.execute("BEGIN; %s; PREPARE TRANSACTION '%s'" % (sql, name))
+        cur.execute("SELECT pg_relation_filepath('t'), pg_relation_filepath('quiet'), "
+                    "pg_relation_filepath('quiet_pkey')")
+        base.t, base.quiet, base.quiet_index = cur.fetchone()
+        with open(os.path.join(base.data, "postgresql.auto.conf"), "a") as f:
+            f.write("zheap.rollback_paused = off\n")
+        old.connection.close()
+        cur.connection.close()
+        if killed:
+            base.kill()
+        else:
+            base.stop()
+        for junk in ("postmaster.pid", "postmaster.opts"):
+            path = os.path.join(base.data, junk)
+            if os.path.exists(path):
+                os.unlink(path)
+        return base
+
+    def base(self, killed):
+        if killed not in self.bases:
+            self.bases[killed] = self.make_base(killed)
+        return self.bases[killed]
+
+    # ---- one copy
+
+    def change_bytes(self, node, base, r):
+        """Changes bytes; returns what was done."""
+        undo = [os.path.relpath(x, node.data) for x in glob.glob(node.data + "/base/9/*")
+                if os.path.getsize(x) > 0]
+        files = [base.t] * 3 + [x for x in undo]
+        path = r.choice(files)
+        if r.random() < 0.35:
+            path = base.t
+        full = os.path.join(node.data, path)
+        pages = os.path.getsize(full) // PAGE
+        done = []
+        with open(full, "r+b") as f:
+            for _ in range(r.choice([1, 1, 2, 5])):
+                page = r.randrange(pages)
+                if path != base.t and r.random() < 0.3:
+                    page = 0
+                f.seek(page * PAGE)
+                old = f.read(PAGE)
+                lower = int.from_bytes(old[12:14], "little")
+                upper = int.from_bytes(old[14:16], "little")
+                special = int.from_bytes(old[16:18], "little")
+                place = r.choice([(0, 24), (24, max(lower, 25)), (upper, special),
+                                  (special, PAGE), (0, PAGE)])
+                if place[0] >= place[1] or place[1] > PAGE:
+                    place = (0, PAGE)
+                at = r.randrange(*place)
+                n = min(r.choice([1, 1, 2, 4, 16, 300]), PAGE - at)
+                what = r.choice(["random", "zero", "ff", "bit"])
+                if what == "bit":
+                    new = bytes([old[at] ^ (1 << r.randrange(8))])
+                else:
+                    new = {"zero": bytes(n), "ff": b"\xff" * n}.get(
+                        what, bytes(r.randrange(256) for _ in range(n)))
+                f.seek(page * PAGE + at)
+                f.write(new)
+                done.append("%s page %d, %d bytes at %d: %s" % (
+                    path, page, len(new), at, what))
+        return done
+
+    def one(self, seed, keep):
+        r = random.Random(seed)
+        killed = r.random() < 0.4
+        base = self.base(killed)
+        node = throwaway.Cluster(self.bindir, "copy")
+        shutil.copytree(base.data, node.data)
+        os.chmod(node.data, 0o700)
+        done = self.change_bytes(node, base, r)
+        try:
+            self.examine(node, base, killed, r)
+            return None
+        except CoreFailed:
+            return None
+        except Wrong as e:
+            return "%s; %s%s\n%s" % (e, "; ".join(done), "; killed" if killed else "",
+                                    "\n".join(x for x in node.log_tail(300).splitlines()
+                                              if re.search("TRAP|PANIC|signal", x)))
+        finally:
+            node.drop(keep)
+
+    def examine(self, node, base, killed, r):
+        try:
+            node.start()
+        except RuntimeError as e:
+            text = node.log_tail(60)
+            if "terminated by signal" in text and "PANIC" not in text:
+                raise Wrong("crash at the start")
+            if not re.search("(PANIC|FATAL): .*(block|page|relation|undo|WAL|zheap)", text):
+                raise Wrong("start failed: %s" % e)
+            return		# refused, with a reason
+        conn = None
+        statements = STATEMENTS[:12] + r.sample(STATEMENTS[12:-6], 14) + STATEMENTS[-6:]
+        for sql in statements:
+            conn = self.ask(node, conn, sql)
+        self.rest_works(node, conn)
+        node.stop()
+        for name in (base.quiet, base.quiet_index):
+            with open(os.path.join(base.data, name), "rb") as a, \
+                    open(os.path.join(node.data, name), "rb") as b:
+                if a.read() != b.read():
+                    raise Wrong("bytes of a table that nobody touched have changed")
+        if re.search("TRAP|terminated by signal|PANIC", node.log_tail(2000)):
+            raise Wrong("crash")
+
+    def connect(self, node):
+        for _ in range(20):
+            try:
+                conn = psycopg2.connect(node.dsn())
+                conn.autocommit = True
+                conn.cursor().execute("SET statement_timeout = '8s'; "
+                                      "SET lock_timeout = '100ms'")
+                return conn
+            except psycopg2.OperationalError:
+                if node.process.poll() is not None:
+                    raise Wrong("the server is gone")
+                time.sleep(0.1)
+        raise Wrong("no connection")
+
+    def ask(self, node, conn, sql):
+        if conn is None or conn.closed:
+            conn = self.connect(node)
+        begin = time.time()
+        try:
+            cur = conn.cursor()
+            cur.execute(sql)
+            if cur.description:
+                cur.fetchall()
+        except psycopg2.Error as e:
+            text = str(e).strip().split("\n")[0]
+            if self.verbose:
+                print("   ", sql[:60], "->", e.pgcode, text, flush=True)
+            if e.pgcode is None:
+                time.sleep(0.3)
+                if 'File: "nbt' in node.log_tail(300):
+                    raise CoreFailed()
+                raise Wrong("connection lost by: %s" % sql)
+            if e.pgcode == "57014":
+                raise Wrong("no end in 8 s: %s" % sql)
+            if e.pgcode[:3] != "XX0" and e.pgcode not in HARMLESS | VALUES \
+                    and e.pgcode not in ("42704", "53400", "58P01", "55000"):
+                raise Wrong("%s answers %s %s" % (sql, e.pgcode, text))
+            if e.pgcode[:3] == "XX0" and not NAMES.search(str(e)):
+                raise Wrong("%s names nothing: %s %s" % (sql, e.pgcode, text))
+            if not conn.closed:
+                conn.cursor().execute("ROLLBACK")
+        if time.time() - begin > 12:
+            raise Wrong("took %d s: %s" % (time.time() - begin, sql))
+        return conn
+
+    def rest_works(self, node, conn):
+        """Tables that nobody damaged: heap at once, ours when logs that are
+        damaged have been given up."""
+        conn = self.connect(node)
+        cur = conn.cursor()
+        cur.execute("SET statement_timeout = '8s'")
+        try:
+            cur.execute("SELECT count(*), min(s) FROM plain")
+            cur.execute("UPDATE plain SET s = 'changed'")
+            for _ in range(12):
+                try:
+                    cur.execute("BEGIN; UPDATE good SET s = 'changed'; COMMIT")
+                    break
+                except psycopg2.Error as e:
+                    last = e
+                    if conn.closed:
+                        conn = self.connect(node)
+                        cur = conn.cursor()
+                    else:
+                        cur.execute("ROLLBACK")
+            else:
+                # nobody can write undo without that page
+                if re.search("control page|base/9/1|more undo logs|"
+                             "undo belongs to transactions", str(last)):
+                    return
+                raise Wrong("no other zheap table can be changed: %s" % last)
+            cur.execute("SELECT count(*), min(s), max(s) FROM good")
+            row = cur.fetchone()
+            if row != (300, "changed", "changed"):
+                raise Wrong("rows of another table: %s" % (row,))
+        except psycopg2.Error as e:
+            raise Wrong("the rest of the server: %s" % e)
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("--bindir", required=True)
+    ap.add_argument("--seeds", default="1-30")
+    ap.add_argument("--keep", action="store_true")
+    ap.add_argument("--verbose", action="store_true")
+    args = ap.parse_args()
+    throwaway.become_ordinary(__file__)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    first, _, last = args.seeds.partition("-")
+    damage = Damage(args.bindir, args.verbose)
+    passed = failed = 0
+    begin = time.time()
+    for seed in range(int(first), int(last or first) + 1):
+        try:
+            text = damage.one(seed, args.keep)
+        except Exception:  # the harness itself
+            text = traceback.format_exc()
+        if text is None:
+            passed += 1
+        else:
+            failed += 1
+            print("seed %d FAILED: %s" % (seed, text), flush=True)
+    for base in damage.bases.values():
+        base.drop()
+    print("%d passed, %d failed, %.1f s" % (passed, failed, time.time() - begin))
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
