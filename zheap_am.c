@@ -333,5 +333,6 @@ static const TableAmRoutine zheap_methods = {
 Datum
 zheap_handler(PG_FUNCTION_ARGS)
 {
+	zheap_guard_process();
 	PG_RETURN_POINTER(zheap_publication_methods(&zheap_methods));
 }

@@ -19,6 +19,9 @@ struct XLogRecordBuffer;
 extern void zheap_register_guard(void);
 extern void zheap_register_ddl(void);
 
+/* called by the access method's handler; may throw */
+extern void zheap_guard_process(void);
+
 /* zheap_publication.c: until zheap tables are decoded */
 extern void zheap_publication_check_table(Oid relid, bool becomes_zheap);
 extern void zheap_publication_check_command(Node *stmt);

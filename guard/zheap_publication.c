@@ -22,6 +22,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
+#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -29,6 +30,7 @@
 #include "access/xlog.h"
 #include "catalog/namespace.h"
 #include "catalog/partition.h"
+#include "catalog/pg_am_d.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_publication.h"
@@ -139,6 +141,56 @@ refuse(Oid relid, Oid pubid)
 			 errhint("Use access method heap for the table, or leave the table, its schema and what it is a partition of out of the publication.")));
 }
 
+/* the table in which pglogical keeps what it replicates, or InvalidOid */
+static Oid
+pglogical_sets(void)
+{
+	Oid			schema = get_namespace_oid("pglogical", true);
+
+	return OidIsValid(schema) ?
+		get_relname_relid("replication_set_table", schema) : InvalidOid;
+}
+
+/* pglogical's sets are no publications, but their tables are decoded, too. */
+static void
+check_pglogical_sets(Oid relid)
+{
+	Oid			sets = pglogical_sets();
+	AttrNumber	column = InvalidAttrNumber;
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	if (OidIsValid(sets))
+		column = get_attnum(sets, "set_reloid");
+	if (column == InvalidAttrNumber)
+		return;
+	rel = table_open(sets, AccessShareLock);
+	/* systable scans are for heap */
+	if (rel->rd_rel->relam != HEAP_TABLE_AM_OID)
+	{
+		table_close(rel, AccessShareLock);
+		return;
+	}
+	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		bool		isnull;
+		Datum		table = heap_getattr(tuple, column, RelationGetDescr(rel),
+										 &isnull);
+
+		if (!isnull && DatumGetObjectId(table) == relid)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("table \"%s\" of access method zheap cannot be in a replication set of pglogical",
+							get_rel_name(relid)),
+					 errdetail("Changes of zheap tables are not decoded yet: subscribers would miss them."),
+					 errhint("Use access method heap for the table, or take it out of replication sets.")));
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+}
+
 /* ----------------------------------------------------------------
  *	commands
  * ----------------------------------------------------------------
@@ -155,7 +207,8 @@ zheap_publication_check_table(Oid relid, bool becomes_zheap)
 	List	   *tables;
 	ListCell   *lc;
 
-	if (!OidIsValid(zheap) || !any_publication())
+	if (!OidIsValid(zheap) ||
+		(!any_publication() && !OidIsValid(pglogical_sets())))
 		return;
 
 	if (get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE)
@@ -172,6 +225,7 @@ zheap_publication_check_table(Oid relid, bool becomes_zheap)
 		pub = covering_publication(table);
 		if (OidIsValid(pub))
 			refuse(table, pub);
+		check_pglogical_sets(table);
 	}
 	list_free(tables);
 }
