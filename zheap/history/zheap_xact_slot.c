@@ -101,12 +101,19 @@ zheap_xact_slot_fxid_status(Fxid fxid, const UndoHorizons *hz)
  * reach the disk before the page does: it is flushed, or the page's LSN is
  * behind it (Z18).  A share lock is enough: the word is written at once and
  * everybody writes the same.
+ *
+ * Not at the end of an abort: a checkpoint waits for a backend that has logged
+ * an image of a page and not yet marked it dirty, but only while the backend's
+ * transaction is running for others.  Without that the page could be torn.
  */
 static void
 set_committed_hint(Buffer buffer, ZXactSlot slot, Fxid fxid)
 {
-	XLogRecPtr	lsn = TransactionIdGetCommitLSN(XidFromFxid(fxid));
+	XLogRecPtr	lsn;
 
+	if (!IsTransactionState())
+		return;
+	lsn = TransactionIdGetCommitLSN(XidFromFxid(fxid));
 	if (BufferIsPermanent(buffer) && XLogNeedsFlush(lsn) &&
 		BufferGetLSNAtomic(buffer) < lsn)
 		return;
