@@ -19,6 +19,9 @@ PGFILEDESC = "zheap_am - undo-based table access method"
 
 # The order is the architecture: an object may use those before it, only.
 OBJS = \
+	compat/extend.o \
+	compat/dead_items.o \
+	compat/read_stream.o \
 	undo/undo_debug.o \
 	undo/undo_page.o \
 	undo/undo_fake.o \
@@ -77,6 +80,7 @@ OBJS = \
 	zheap/write/zheap_update.o \
 	zheap/read/zheap_exclusion.o \
 	zheap/read/zheap_scan.o \
+	zheap/read/zheap_scan_compat.o \
 	zheap/read/zheap_index_fetch.o \
 	zheap/zheap_index_build.o \
 	zheap/zheap_vacuum.o \
@@ -121,7 +125,7 @@ endif
 include $(PGXS)
 
 # whole-project dependency: headers are few and builds short
-$(OBJS): $(wildcard $(srcdir)/*.h $(srcdir)/undo/*.h $(srcdir)/inspect/*.h $(srcdir)/guard/*.h \
+$(OBJS): $(wildcard $(srcdir)/*.h $(srcdir)/compat/*.h $(srcdir)/undo/*.h $(srcdir)/inspect/*.h $(srcdir)/guard/*.h \
 	$(srcdir)/zheap/*.h $(srcdir)/zheap/*/*.h)
 
 check-layers: $(OBJS)

@@ -3,42 +3,211 @@
  * pg_compat.h
  *	  Differences between PostgreSQL major versions, in one place.
  *
- * The code is written with the names of PostgreSQL 16 and later; this header
- * gives them to 15.  It is the only file that tests PG_VERSION_NUM, and must
- * be included after all core headers.
+ * The code is written for PostgreSQL 18; what older ones lack is made up for
+ * here or, where it takes functions, by a file per subject in compat/.  So
+ * an old version is given up by deleting lines.  This is the only file that
+ * tests PG_VERSION_NUM.  Since it defines macros that have the names of core's
+ * functions, it includes the headers that declare these.
+ *
+ * A function of ours that core calls with other parameters than it does today
+ * gets them by a macro of its name: that changes definition and declaration,
+ * and leaves alone the plain name in a table of callbacks.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef ZHEAP_PG_COMPAT_H
 #define ZHEAP_PG_COMPAT_H
 
-#include "storage/relfilenode.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "utils/rel.h"
 
-#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 160000
-#error "zheap_am supports PostgreSQL 15 so far"
+#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 190000
+#error "zheap_am supports PostgreSQL 15, 16, 17 and 18"
 #endif
 
-/* relation file locators: spcNode/dbNode/relNode until 15 */
+/* ----------------------------------------------------------------
+ *	before 18
+ * ----------------------------------------------------------------
+ */
+#if PG_VERSION_NUM >= 180000
+
+#include "storage/aio_subsys.h"
+
+#else
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "commands/vacuum.h"
+#include "executor/executor.h"
+#include "pgstat.h"
+#include "storage/lmgr.h"
+
+#define pg_noreturn						pg_attribute_noreturn()
+#define READ_STREAM_USE_BATCHING		0
+
+#define index_beginscan(heap, index, snapshot, instrument, nkeys, norderbys) \
+	index_beginscan(heap, index, snapshot, nkeys, norderbys)
+#define ConditionalXactLockTableWait(xid, log) \
+	ConditionalXactLockTableWait(xid)
+#define ConditionalLockTuple(rel, tid, mode, log) \
+	ConditionalLockTuple(rel, tid, mode)
+#define vacuum_delay_point(is_analyze)	vacuum_delay_point()
+#define vac_update_relstats(rel, pages, tuples, visible, frozen, hasindex, \
+							frozenxid, minmulti, xid_updated, \
+							multi_updated, in_outer) \
+	vac_update_relstats(rel, pages, tuples, visible, hasindex, frozenxid, \
+						minmulti, xid_updated, multi_updated, in_outer)
+#define pgstat_report_vacuum(table, shared, live, dead, start) \
+	pgstat_report_vacuum(table, shared, live, dead)
+
+/* room before the tuple that nobody asks for */
+#define heap_form_minimal_tuple(desc, values, isnull, extra) \
+	heap_form_minimal_tuple(desc, values, isnull)
+#define tts_zheap_copy_minimal_tuple(slot, extra) \
+	tts_zheap_copy_minimal_tuple(slot)
+
+/* execute_once is handed through, whatever it says */
+#define epq_executor_run(desc, direction, count) \
+	epq_executor_run(desc, direction, count, bool execute_once)
+#define prev_executor_run(desc, direction, count) \
+	prev_executor_run(desc, direction, count, execute_once)
+#define standard_ExecutorRun(desc, direction, count) \
+	standard_ExecutorRun(desc, direction, count, execute_once)
+
+/* the executor drives the bitmap */
+#define COMPAT_BITMAP_SCAN
+
+#endif
+
+/* ----------------------------------------------------------------
+ *	before 17
+ * ----------------------------------------------------------------
+ */
+#if PG_VERSION_NUM < 170000
+
+#include "catalog/index.h"
+
+#define TransamVariables				ShmemVariableCache
+#define MyProcNumber					MyBackendId
+#define INVALID_PROC_NUMBER				InvalidBackendId
+#define AmAutoVacuumWorkerProcess()		IsAutoVacuumWorkerProcess()
+#define reindex_relation(stmt, relid, flags, params) \
+	reindex_relation(relid, flags, params)
+
+/* closing an SMgrRelation leaves its owner a pointer, unless told of it */
+#define smgr_forget_relation(rel) \
+	do { \
+		if ((rel)->rd_smgr != NULL) \
+			smgrclearowner(&(rel)->rd_smgr, (rel)->rd_smgr); \
+	} while (0)
+
+/* tuple slots aren't asked whose row they hold */
+#define COMPAT_NO_CURRENT_XACT_TUPLE
+
+/* wait events have no names */
+#define WaitEventExtensionNew(name)		PG_WAIT_EXTENSION
+
+#define COMPAT_READ_STREAM
+#include "compat/read_stream.h"
+#define COMPAT_DEAD_ITEMS
+#include "compat/dead_items.h"
+
+#else
+
+#include "storage/read_stream.h"
+
+#define smgr_forget_relation(rel)		RelationCloseSmgr(rel)
+#define OldSnapshotThresholdActive()	false
+
+#if PG_VERSION_NUM < 180000
+#include "access/tidstore.h"
+
+/* an iterator's result shows the offsets */
+static inline int
+TidStoreGetBlockOffsets(TidStoreIterResult *result, OffsetNumber *offsets,
+						int max_offsets)
+{
+	int			n = Min(result->num_offsets, max_offsets);
+
+	memcpy(offsets, result->offsets, n * sizeof(OffsetNumber));
+	return result->num_offsets;
+}
+#endif
+
+#endif
+
+/* ----------------------------------------------------------------
+ *	before 16
+ * ----------------------------------------------------------------
+ */
+#if PG_VERSION_NUM < 160000
+
+#include "pgstat.h"
+#include "storage/relfilenode.h"
+#include "storage/standby.h"
+#include "utils/tuplesort.h"
+
 typedef RelFileNode RelFileLocator;
 typedef Oid RelFileNumber;
+typedef PGAlignedBlock PGIOAlignedBlock;
+typedef bool TU_UpdateIndexes;
 
+#define spcOid							spcNode
+#define dbOid							dbNode
+#define relNumber						relNode
+#define rd_locator						rd_node
 #define InvalidRelFileNumber			InvalidOid
 #define RelFileNumberIsValid(n)			OidIsValid(n)
-#define RelLocatorSpc(loc)				((loc).spcNode)
-#define RelLocatorDb(loc)				((loc).dbNode)
-#define RelLocatorNumber(loc)			((loc).relNode)
-#define RelationLocator(rel)			((rel)->rd_node)
 #define RelFileLocatorEquals(a, b)		RelFileNodeEquals(a, b)
 #define RelFileLocatorSkippingWAL(loc)	RelFileNodeSkippingWAL(loc)
-#define BackendLocator(bnode)			((bnode).node)
-#define CompatMyProcNumber				MyBackendId
-#define CompatInvalidProcNumber			InvalidBackendId
-/* the process that had a virtual transaction's number; may have another now */
-#define CompatVxidProc(vxid)			BackendIdGetProc((vxid).backendId)
-#define CompatProcLxid(proc)			((proc)->lxid)
-#define CompatDatabaseOwnercheck(db, role)	pg_database_ownercheck(db, role)
-#define CompatReindexRelation(relid, params) \
-	reindex_relation(relid, 0, params)
+#define relation_set_new_filelocator	relation_set_new_filenode
+
+/* any indexed column counts, whatever the index */
+#define TU_None							false
+#define TU_All							true
+#define INDEX_ATTR_BITMAP_HOT_BLOCKING	INDEX_ATTR_BITMAP_ALL
+#define INDEX_ATTR_BITMAP_SUMMARIZED	INDEX_ATTR_BITMAP_ALL
+
+#define pgstat_count_heap_update(rel, hot, newpage) \
+	pgstat_count_heap_update(rel, hot)
+#define tuplesort_getdatum(state, forward, copy, value, isnull, abbrev) \
+	tuplesort_getdatum(state, forward, value, isnull, abbrev)
+#define ResolveRecoveryConflictWithSnapshotFullXid(xid, is_catalog, locator) \
+	ResolveRecoveryConflictWithSnapshotFullXid(xid, locator)
+#define index_vacuum_set_heap(info, rel)	((void) 0)
+/* databases only */
+#define object_ownercheck(class, object, role) \
+	pg_database_ownercheck(object, role)
+
+#define COMPAT_EXTEND
+#include "compat/extend.h"
+
+#else
+
+#define index_vacuum_set_heap(info, rel)	((info)->heaprel = (rel))
+
+#endif
+
+#ifdef COMPAT_BITMAP_SCAN
+#include "compat/scan_callbacks.h"
+#endif
+
+/* names of before, for work in flight: not to be used in new code */
+#define RelLocatorSpc(loc)				((loc).spcOid)
+#define RelLocatorDb(loc)				((loc).dbOid)
+#define RelLocatorNumber(loc)			((loc).relNumber)
+#define RelationLocator(rel)			((rel)->rd_locator)
+#define CompatMyProcNumber				MyProcNumber
+#define CompatInvalidProcNumber			INVALID_PROC_NUMBER
+
+/* reads in flight that an error left behind; before UnlockBuffers() */
+#if PG_VERSION_NUM >= 180000
+#define reads_error_cleanup()			pgaio_error_cleanup()
+#elif PG_VERSION_NUM >= 160000
+#define reads_error_cleanup()			((void) 0)
+#else
+#define reads_error_cleanup()			AbortBufferIO()
+#endif
 
 #endif							/* ZHEAP_PG_COMPAT_H */

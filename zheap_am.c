@@ -134,7 +134,7 @@ zheap_shmem_startup(void)
 /*
  * The undo store asks whose relations it may hand to zheap_rollback_page().
  * That tables of ours use no other access method is seen to by
- * zheap_set_new_filenode().
+ * zheap_set_new_filelocator().
  */
 static Oid
 zheap_am_oid(void)
@@ -189,9 +189,9 @@ _PG_init(void)
  * behind it.
  */
 static void
-zheap_set_new_filenode(Relation rel, const RelFileLocator *newlocator,
-					   char persistence, TransactionId *freeze_xid,
-					   MultiXactId *minmulti)
+zheap_set_new_filelocator(Relation rel, const RelFileLocator *newlocator,
+						  char persistence, TransactionId *freeze_xid,
+						  MultiXactId *minmulti)
 {
 	undo_shmem_require();
 	if (rel->rd_rel->relam != zheap_am_oid())
@@ -199,9 +199,10 @@ zheap_set_new_filenode(Relation rel, const RelFileLocator *newlocator,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("handler function zheap_handler cannot be used by an access method of another name than \"zheap\"")));
 
-	GetHeapamTableAmRoutine()->relation_set_new_filenode(rel, newlocator,
-														 persistence,
-														 freeze_xid, minmulti);
+	GetHeapamTableAmRoutine()->relation_set_new_filelocator(rel, newlocator,
+															persistence,
+															freeze_xid,
+															minmulti);
 	*minmulti = InvalidMultiXactId;
 }
 
@@ -306,7 +307,7 @@ static const TableAmRoutine zheap_methods = {
 	.tuple_lock = zheap_tuple_lock,
 	.finish_bulk_insert = NULL, /* wal_level = minimal is core's business */
 
-	.relation_set_new_filenode = zheap_set_new_filenode,
+	.relation_set_new_filelocator = zheap_set_new_filelocator,
 	.relation_nontransactional_truncate = zheap_nontransactional_truncate,
 	/* undo finds the copy, since it looks for the relation's OID */
 	.relation_copy_data = zheap_tablespace_copy,
@@ -324,7 +325,6 @@ static const TableAmRoutine zheap_methods = {
 
 	.relation_estimate_size = zheap_estimate_size,
 
-	.scan_bitmap_next_block = zheap_scan_bitmap_next_block,
 	.scan_bitmap_next_tuple = zheap_scan_bitmap_next_tuple,
 	.scan_sample_next_block = zheap_scan_sample_next_block,
 	.scan_sample_next_tuple = zheap_scan_sample_next_tuple

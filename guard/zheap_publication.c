@@ -362,7 +362,7 @@ static TM_Result
 checked_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 			   CommandId cid, Snapshot snapshot, Snapshot crosscheck,
 			   bool wait, TM_FailureData *tmfd, LockTupleMode *lockmode,
-			   bool *update_indexes)
+			   TU_UpdateIndexes *update_indexes)
 {
 	check_change(rel, CMD_UPDATE);
 	return plain_methods->tuple_update(rel, otid, slot, cid, snapshot,
@@ -411,12 +411,12 @@ zheap_publication_passed_over(LogicalDecodingContext *ctx,
 		namestrcmp(&told, NameStr(slot->data.name)) == 0)
 		return;
 	XLogRecGetBlockTag(buf->record, 0, &locator, NULL, NULL);
-	if (RelLocatorDb(locator) != slot->data.database)
+	if (locator.dbOid != slot->data.database)
 		return;
 	told = slot->data.name;
 	ereport(LOG,
 			(errmsg("replication slot \"%s\" passes over changes of zheap tables",
 					NameStr(told)),
 			 errdetail("Tables of access method zheap are not decoded yet. The first change is one of the table with file number %u.",
-					   RelLocatorNumber(locator))));
+					   locator.relNumber)));
 }

@@ -180,7 +180,7 @@ static void
 collect_by_scan(ZCheck *check, IndexPass *pass, IndexCheck *index)
 {
 	IndexScanDesc scan = index_beginscan(check->rel, index->rel,
-										 pass->snapshot, 0, 0);
+										 pass->snapshot, NULL, 0, 0);
 	ItemPointer tid;
 
 	scan->xs_want_itup = true;
@@ -211,7 +211,7 @@ next_tid(IndexCheck *index)
 	bool		isnull;
 
 	index->previous = index->tid;
-	if (tuplesort_getdatum(index->tids, true, &value, &isnull, NULL))
+	if (tuplesort_getdatum(index->tids, true, true, &value, &isnull, NULL))
 		index->tid = DatumGetInt64(value);
 	else
 		index->tid = END_OF_TIDS;

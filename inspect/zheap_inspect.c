@@ -454,7 +454,7 @@ static uint64
 log_file_blocks(char persistence, UndoLogNumber log)
 {
 	SMgrRelation reln = smgropen(undo_file_of_log(persistence, log),
-								 InvalidBackendId);
+								 INVALID_PROC_NUMBER);
 
 	return smgrexists(reln, MAIN_FORKNUM) ? smgrnblocks(reln, MAIN_FORKNUM) :
 		0;

@@ -51,30 +51,62 @@ ensure_packages() {
 	done
 }
 
-# Set PG_CONFIG to a usable server of a supported version.
+MAJORS="18 17 16 15"			# supported, the newest first
+
+# Set PG_CONFIG to a usable server of a supported version: the one that it
+# names, or the newest of this machine.
 find_server() {
-	local candidate=${PG_CONFIG:-} debian=/usr/lib/postgresql/15/bin/pg_config
+	local candidate=${PG_CONFIG:-} major packages=()
 	if [ -z "$candidate" ]; then
-		candidate=$debian
-		if usable_server "$(command -v pg_config || true)"; then
-			candidate=$(command -v pg_config)
-		fi
-		ensure_packages "test -x $debian -o $candidate != $debian" \
-			"test -f \$($candidate --pgxs)" \
-			"command -v cc" "command -v make" "command -v prove" \
-			"perl -MIPC::Run -e 1" -- \
-			postgresql-15 postgresql-server-dev-15 build-essential \
-			libipc-run-perl
+		candidate=$(newest_server)
+		[ -n "$candidate" ] || read -ra packages <<<"$(packaged_server)"
+		ensure_packages "test -x '$candidate'" "command -v cc" \
+			"command -v make" "command -v prove" "perl -MIPC::Run -e 1" \
+			-- "${packages[@]}" build-essential libipc-run-perl
+		[ -n "$candidate" ] || candidate=$(newest_server)
 	fi
 	PG_CONFIG=$(command -v "$candidate") || die "no such program: $candidate"
 	PG_CONFIG=$(cd "$(dirname "$PG_CONFIG")" && pwd)/$(basename "$PG_CONFIG")
-	usable_server "$PG_CONFIG" || die "$PG_CONFIG is not a PostgreSQL 15 \
-server with development files and regression tools"
+	major=$(major_of "$PG_CONFIG")
+	[[ " $MAJORS " == *" $major "* ]] || die "$PG_CONFIG is of PostgreSQL \
+${major:-?}; supported are: $MAJORS"
+	usable_server "$PG_CONFIG" || die "$PG_CONFIG is not a PostgreSQL server \
+with development files and regression tools; on Debian, install \
+postgresql-$major and postgresql-server-dev-$major, elsewhere postgresql$major-devel"
 }
 
+major_of() { "$1" --version 2>/dev/null | sed -nE 's/^PostgreSQL ([0-9]+).*/\1/p'; }
+
 usable_server() {
-	[ -n "$1" ] && "$1" --version 2>/dev/null | grep -q '^PostgreSQL 15' &&
+	[ -n "$1" ] && [[ " $MAJORS " == *" $(major_of "$1") "* ]] &&
 		[ -f "$("$1" --pgxs)" ] && [ -x "$("$1" --bindir)/postgres" ]
+}
+
+# Where Debian's packages and those of the PostgreSQL project put servers.
+newest_server() {
+	local major c
+	for major in $MAJORS; do
+		for c in "$(command -v pg_config || true)" \
+			/usr/lib/postgresql/"$major"/bin/pg_config \
+			/usr/pgsql-"$major"/bin/pg_config; do
+			if [ "$(major_of "$c")" = "$major" ] && usable_server "$c"; then
+				echo "$c"
+				return 0
+			fi
+		done
+	done
+}
+
+# The packages of the newest server that apt-get can install.
+packaged_server() {
+	local major
+	for major in $MAJORS; do
+		if apt-cache show "postgresql-server-dev-$major" >/dev/null 2>&1; then
+			echo "postgresql-$major postgresql-server-dev-$major"
+			return 0
+		fi
+	done
+	echo "postgresql-15 postgresql-server-dev-15"
 }
 
 # Create the work folder and arrange for its end.

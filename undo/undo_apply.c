@@ -244,15 +244,15 @@ restore_outer_error(const SavedState *saved, ErrorData *outer)
 
 /*
  * See undo.h.  What AbortTransaction() did before it called us, as far as our
- * own work can have left something behind.  AbortBufferIO() is PostgreSQL 15's.  Buffer
- * pins are left to the resource owner, which is released right after us.
+ * own work can have left something behind.  Buffer pins are left to the
+ * resource owner, which is released right after us.
  */
 void
 undo_recover_from_error(void)
 {
 	LWLockReleaseAll();
 	pgstat_report_wait_end();
-	AbortBufferIO();
+	reads_error_cleanup();
 	UnlockBuffers();
 	XLogResetInsertion();
 	ConditionVariableCancelSleep();
@@ -362,7 +362,7 @@ apply_pages(const UndoTouchedPage *pages, int npages, bool temp,
 
 		/* pages come in runs of one relation */
 		if (state->rel != NULL &&
-			!(RelFileLocatorEquals(RelationLocator(state->rel),
+			!(RelFileLocatorEquals(state->rel->rd_locator,
 								   page->locator) &&
 			  RelationGetRelid(state->rel) == page->reloid))
 		{

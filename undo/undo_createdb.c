@@ -160,7 +160,7 @@ may_copy(const char *name)
 	if (!HeapTupleIsValid(tuple))
 		return false;
 	result = ((Form_pg_database) GETSTRUCT(tuple))->datistemplate ||
-		CompatDatabaseOwnercheck(dboid, GetUserId());
+		object_ownercheck(DatabaseRelationId, dboid, GetUserId());
 	ReleaseSysCache(tuple);
 	return result;
 }

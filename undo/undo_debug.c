@@ -19,6 +19,7 @@
 #include "utils/guc.h"
 #include "utils/inval.h"
 
+#include "pg_compat.h"
 #include "undo/undo_debug.h"
 
 #ifdef USE_ASSERT_CHECKING
@@ -219,8 +220,8 @@ act_by_chance(const char *name, UndoPointKind kind)
 	if (!chance_is_seeded)
 	{
 		pg_prng_seed(&chance, ((uint64) undo_debug_seed << 32) ^
-					 (uint64) (MyBackendId == InvalidBackendId ? MyProcPid :
-							   MyBackendId));
+					 (uint64) (MyProcNumber == INVALID_PROC_NUMBER ? MyProcPid :
+							   MyProcNumber));
 		chance_is_seeded = true;
 	}
 	if (debug_crashes > 0 && !AmStartupProcess() &&

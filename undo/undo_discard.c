@@ -187,7 +187,7 @@ undo_discard_xid_status(Fxid fxid)
 		return UNDO_XID_RUNNING;
 
 	LWLockAcquire(XactTruncationLock, LW_SHARED);
-	oldest = ShmemVariableCache->oldestClogXid;
+	oldest = TransamVariables->oldestClogXid;
 	LWLockRelease(XactTruncationLock);
 	if (TransactionIdPrecedes(xid, oldest))
 		ereport(ERROR,
@@ -904,9 +904,9 @@ oldest_needed(bool connected)
 		Relation	rel;
 
 		Assert(!OidIsValid(MyDatabaseId));
-		RelLocatorSpc(locator) = UNDO_TABLESPACE;
-		RelLocatorDb(locator) = UNDO_DATABASE;
-		RelLocatorNumber(locator) = UNDO_GLOBAL_RELNUMBER;
+		locator.spcOid = UNDO_TABLESPACE;
+		locator.dbOid = UNDO_DATABASE;
+		locator.relNumber = UNDO_GLOBAL_RELNUMBER;
 		rel = undo_fake_relation(locator, RELPERSISTENCE_PERMANENT,
 								 FirstNormalObjectId);
 		xid = GetOldestNonRemovableTransactionId(rel);

@@ -42,26 +42,26 @@ undo_fake_relation(RelFileLocator locator, char persistence, Oid reloid)
 		   persistence == RELPERSISTENCE_TEMP);
 
 	rel->rd_rel = &fake->form;
-	RelationLocator(rel) = locator;
+	rel->rd_locator = locator;
 	rel->rd_id = reloid;
 	rel->rd_refcnt = 1;
 	rel->rd_isvalid = true;
 	if (persistence == RELPERSISTENCE_TEMP)
 	{
-		rel->rd_backend = CompatMyProcNumber;
+		rel->rd_backend = MyProcNumber;
 		rel->rd_islocaltemp = true;
 	}
 	else
-		rel->rd_backend = CompatInvalidProcNumber;
+		rel->rd_backend = INVALID_PROC_NUMBER;
 
 	fake->form.oid = reloid;
 	fake->form.relkind = RELKIND_RELATION;
 	fake->form.relpersistence = persistence;
-	fake->form.relfilenode = RelLocatorNumber(locator);
+	fake->form.relfilenode = locator.relNumber;
 	fake->form.relam = InvalidOid;
 	snprintf(NameStr(fake->form.relname), NAMEDATALEN, "%u", reloid);
 
-	rel->rd_lockInfo.lockRelId.dbId = RelLocatorDb(locator);
+	rel->rd_lockInfo.lockRelId.dbId = locator.dbOid;
 	rel->rd_lockInfo.lockRelId.relId = reloid;
 
 	/*
@@ -79,7 +79,6 @@ undo_fake_relation(RelFileLocator locator, char persistence, Oid reloid)
 void
 undo_fake_relation_free(Relation rel)
 {
-	if (rel->rd_smgr != NULL)
-		smgrclearowner(&rel->rd_smgr, rel->rd_smgr);
+	smgr_forget_relation(rel);
 	pfree(rel);
 }

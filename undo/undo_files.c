@@ -28,9 +28,9 @@ undo_file_locator(RelFileNumber number)
 {
 	RelFileLocator locator;
 
-	RelLocatorSpc(locator) = UNDO_TABLESPACE;
-	RelLocatorDb(locator) = UNDO_DATABASE;
-	RelLocatorNumber(locator) = number;
+	locator.spcOid = UNDO_TABLESPACE;
+	locator.dbOid = UNDO_DATABASE;
+	locator.relNumber = number;
 	return locator;
 }
 
@@ -157,7 +157,7 @@ undo_file_used_blocks(char persistence, UndoLogNumber log)
 	else
 	{
 		SMgrRelation smgr = smgropen(undo_file_of_log(persistence, log),
-									 InvalidBackendId);
+									 INVALID_PROC_NUMBER);
 
 		return smgrexists(smgr, MAIN_FORKNUM) ?
 			smgrnblocks(smgr, MAIN_FORKNUM) : 0;
@@ -167,7 +167,7 @@ undo_file_used_blocks(char persistence, UndoLogNumber log)
 Buffer
 undo_file_read_control(RelFileLocator locator, uint32 magic, bool permanent)
 {
-	SMgrRelation smgr = smgropen(locator, InvalidBackendId);
+	SMgrRelation smgr = smgropen(locator, INVALID_PROC_NUMBER);
 	Buffer		buffer;
 	Page		page;
 	const char *problem;
@@ -190,8 +190,7 @@ undo_file_read_control(RelFileLocator locator, uint32 magic, bool permanent)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("control page of undo file base/%u/%u is damaged: %s",
-						RelLocatorDb(locator), RelLocatorNumber(locator),
-						problem)));
+						locator.dbOid, locator.relNumber, problem)));
 	}
 	return buffer;
 }
@@ -199,7 +198,7 @@ undo_file_read_control(RelFileLocator locator, uint32 magic, bool permanent)
 Buffer
 undo_file_make_control(RelFileLocator locator, bool permanent)
 {
-	SMgrRelation smgr = smgropen(locator, InvalidBackendId);
+	SMgrRelation smgr = smgropen(locator, INVALID_PROC_NUMBER);
 
 	if (!smgrexists(smgr, MAIN_FORKNUM))
 	{
@@ -207,21 +206,29 @@ undo_file_make_control(RelFileLocator locator, bool permanent)
 		if (permanent)
 			log_smgrcreate(&locator, MAIN_FORKNUM);
 	}
-	return undo_file_read(locator,
-						  smgrnblocks(smgr, MAIN_FORKNUM) == 0 ? P_NEW : 0,
-						  RBM_ZERO_AND_LOCK, permanent);
+	if (smgrnblocks(smgr, MAIN_FORKNUM) == 0)
+		return ExtendBufferedRel(BMR_SMGR(smgr, permanent ?
+										  RELPERSISTENCE_PERMANENT :
+										  RELPERSISTENCE_UNLOGGED),
+								 MAIN_FORKNUM, NULL,
+								 EB_SKIP_EXTENSION_LOCK | EB_LOCK_FIRST);
+	return undo_file_read(locator, 0, RBM_ZERO_AND_LOCK, permanent);
 }
 
 void
 undo_file_make_init_fork(RelFileLocator locator)
 {
-	SMgrRelation smgr = smgropen(locator, InvalidBackendId);
-	PGAlignedBlock page;
+	SMgrRelation smgr = smgropen(locator, INVALID_PROC_NUMBER);
+	PGIOAlignedBlock page;
 
-	if (smgrexists(smgr, INIT_FORKNUM))
+	if (!smgrexists(smgr, INIT_FORKNUM))
+	{
+		smgrcreate(smgr, INIT_FORKNUM, false);
+		log_smgrcreate(&locator, INIT_FORKNUM);
+	}
+	/* an empty one is left by an error on the way here */
+	else if (smgrnblocks(smgr, INIT_FORKNUM) > 0)
 		return;
-	smgrcreate(smgr, INIT_FORKNUM, false);
-	log_smgrcreate(&locator, INIT_FORKNUM);
 	undo_page_init_control(page.data);
 	log_newpage(&locator, INIT_FORKNUM, 0, page.data, true);
 	PageSetChecksumInplace(page.data, 0);

@@ -59,8 +59,8 @@ void
 undo_insertion_init(UndoInsertion *ins, Relation rel)
 {
 	ins->reloid = RelationGetRelid(rel);
-	ins->locator = RelationLocator(rel);
-	ins->dboid = RelLocatorDb(ins->locator);
+	ins->locator = rel->rd_locator;
+	ins->dboid = ins->locator.dbOid;
 	ins->persistence = rel->rd_rel->relpersistence;
 	ins->nrecs = 0;
 	ins->buffer = InvalidBuffer;
@@ -256,7 +256,7 @@ undo_insert_register(UndoInsertion *ins, uint8 block_id)
 	char	   *start = ins->wal_header;
 	char	   *p = start + 1;
 	uint8		flags = ins->new_run ? UNDO_WAL_NEW_RUN : 0;
-	RelFileNumber file = RelLocatorNumber(ins->locator);
+	RelFileNumber file = ins->locator.relNumber;
 
 	XLogRegisterBuffer(block_id, ins->buffer, REGBUF_STANDARD);
 
@@ -362,8 +362,8 @@ undo_insert_redo_urp(XLogReaderState *record, uint8 block_id, uint16 offset)
 	BlockNumber block;
 
 	XLogRecGetBlockTag(record, block_id, &locator, NULL, &block);
-	Assert(RelLocatorDb(locator) == UNDO_DATABASE);
-	return MakeUndoRecPtr(RelLocatorNumber(locator) - UNDO_PERMANENT_BASE,
+	Assert(locator.dbOid == UNDO_DATABASE);
+	return MakeUndoRecPtr(locator.relNumber - UNDO_PERMANENT_BASE,
 						  block, offset);
 }
 
@@ -401,8 +401,8 @@ decode_run(const char **p, const char *end, uint8 flags, uint16 first_offset,
 		return;
 	}
 	XLogRecGetBlockTag(record, 0, &table, NULL, NULL);
-	ins->dboid = RelLocatorDb(table);
-	ins->reloid = RelLocatorNumber(table);
+	ins->dboid = table.dbOid;
+	ins->reloid = table.relNumber;
 	if ((flags & UNDO_WAL_RELOID_IS_FILE) == 0)
 		ins->reloid = undo_unzigzag(ins->reloid, decode_number(p, end));
 }

@@ -27,6 +27,7 @@
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
+#include "storage/smgr.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -42,6 +43,8 @@
 /* settings */
 static int	undo_discard_naptime = 200;
 static int	undo_max_rollback_workers = 2;
+
+#define LAUNCHER_NAME			"undo launcher"
 
 /* the launcher sleeps no longer than this, however quiet it is */
 #define MAX_NAP_MS				UNDO_KNOB("max-nap", 2000, 1, 2000)
@@ -161,8 +164,8 @@ undo_launcher_register(void)
 	worker.bgw_restart_time = 1;
 	snprintf(worker.bgw_library_name, BGW_MAXLEN, UNDO_LIBRARY_NAME);
 	snprintf(worker.bgw_function_name, BGW_MAXLEN, "undo_launcher_main");
-	snprintf(worker.bgw_name, BGW_MAXLEN, "undo launcher");
-	snprintf(worker.bgw_type, BGW_MAXLEN, "undo launcher");
+	snprintf(worker.bgw_name, BGW_MAXLEN, LAUNCHER_NAME);
+	snprintf(worker.bgw_type, BGW_MAXLEN, LAUNCHER_NAME);
 	RegisterBackgroundWorker(&worker);
 }
 
@@ -484,11 +487,16 @@ launcher_round(void)
 	undo_discard_pass(false, &result);
 	warn_of_old_rollback(result.oldest_unapplied);
 	start_workers(&result);
+	/* files that the pass has read: no end of transaction closes them */
+	AtEOXact_SMgr();
 	return result.discarded || result.retained > 0 || result.ndatabases > 0;
 }
 
-/* after an error in a round: what AbortTransaction() would do */
-static void
+/*
+ * After an error in a round: what AbortTransaction() would do.  Returns the
+ * resource owner to go on with, for one that was released is of no more use.
+ */
+static ResourceOwner
 launcher_recover(ResourceOwner owner)
 {
 	HOLD_INTERRUPTS();
@@ -500,15 +508,20 @@ launcher_recover(ResourceOwner owner)
 	ResourceOwnerRelease(owner, RESOURCE_RELEASE_BEFORE_LOCKS, false, true);
 	ResourceOwnerRelease(owner, RESOURCE_RELEASE_LOCKS, false, true);
 	ResourceOwnerRelease(owner, RESOURCE_RELEASE_AFTER_LOCKS, false, true);
+	CurrentResourceOwner = NULL;
+	ResourceOwnerDelete(owner);
+	owner = ResourceOwnerCreate(NULL, LAUNCHER_NAME);
+	CurrentResourceOwner = owner;
 	FlushErrorState();
 	RESUME_INTERRUPTS();
+	return owner;
 }
 
 void
 undo_launcher_main(Datum arg)
 {
 	MemoryContext context;
-	ResourceOwner owner;
+	ResourceOwner volatile owner;
 	volatile long naptime;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
@@ -521,9 +534,9 @@ undo_launcher_main(Datum arg)
 	UndoShmem->launcher_pid = MyProcPid;
 	UndoShmem->launcher_latch = MyLatch;
 
-	owner = ResourceOwnerCreate(NULL, "undo launcher");
+	owner = ResourceOwnerCreate(NULL, LAUNCHER_NAME);
 	CurrentResourceOwner = owner;
-	context = AllocSetContextCreate(TopMemoryContext, "undo launcher",
+	context = AllocSetContextCreate(TopMemoryContext, LAUNCHER_NAME,
 									ALLOCSET_DEFAULT_SIZES);
 	naptime = undo_discard_naptime;
 
@@ -542,7 +555,7 @@ undo_launcher_main(Datum arg)
 		PG_CATCH();
 		{
 			MemoryContextSwitchTo(context);
-			launcher_recover(owner);
+			owner = launcher_recover(owner);
 			naptime = Max(undo_discard_naptime, MAX_NAP_MS);
 		}
 		PG_END_TRY();

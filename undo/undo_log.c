@@ -33,6 +33,9 @@
 #define UNDO_EXTEND_MIN		UNDO_KNOB("extend-min", 8, 1, 8)
 #define UNDO_EXTEND_MAX		UNDO_KNOB("extend-max", 64, 1, 64)
 
+/* blocks that are extended by in one go */
+#define UNDO_EXTEND_STEP	16
+
 int			undo_log_rest_size = 4096;
 int			undo_max_size = -1;
 
@@ -298,7 +301,7 @@ undo_log_horizons(void)
 	{
 		/* a cluster that never wrote undo, so far: standby or new */
 		hz.all_visible_before = hz.discard_before =
-			undo_log_fxid_from_xid(ShmemVariableCache->oldestXid);
+			undo_log_fxid_from_xid(TransamVariables->oldestXid);
 		return hz;
 	}
 	/* u first: h is published before u, so u <= h holds in what we return */
@@ -467,14 +470,14 @@ attach_temp(void)
 		Relation	rel;
 		SMgrRelation smgr;
 
-		RelLocatorSpc(locator) = MyDatabaseTableSpace;
-		RelLocatorDb(locator) = MyDatabaseId;
-		RelLocatorNumber(locator) = UNDO_TEMP_RELNUMBER;
+		locator.spcOid = MyDatabaseTableSpace;
+		locator.dbOid = MyDatabaseId;
+		locator.relNumber = UNDO_TEMP_RELNUMBER;
 		/* a file of an earlier session with this backend id is worthless */
-		smgr = smgropen(locator, CompatMyProcNumber);
+		smgr = smgropen(locator, MyProcNumber);
 		if (smgrexists(smgr, MAIN_FORKNUM))
 			smgrdounlinkall(&smgr, 1, false);
-		smgrcreate(smgropen(locator, CompatMyProcNumber), MAIN_FORKNUM, false);
+		smgrcreate(smgropen(locator, MyProcNumber), MAIN_FORKNUM, false);
 
 		/* only now is it ours: what failed above is tried again next time */
 		old = MemoryContextSwitchTo(TopMemoryContext);
@@ -576,7 +579,7 @@ undo_log_retire(char persistence, UndoLogNumber number)
 static void
 extend_to(RelFileLocator locator, BlockNumber block, bool permanent)
 {
-	SMgrRelation smgr = smgropen(locator, InvalidBackendId);
+	SMgrRelation smgr = smgropen(locator, INVALID_PROC_NUMBER);
 	BlockNumber nblocks = smgrnblocks(smgr, MAIN_FORKNUM);
 	BlockNumber want;
 
@@ -585,11 +588,19 @@ extend_to(RelFileLocator locator, BlockNumber block, bool permanent)
 	want = block + Min(Max(nblocks / 8, UNDO_EXTEND_MIN), UNDO_EXTEND_MAX);
 	while (nblocks < want)
 	{
-		Buffer		buffer =
-			undo_file_read(locator, P_NEW, RBM_NORMAL, permanent);
+		Buffer		buffers[UNDO_EXTEND_STEP];
+		uint32		n;
 
-		nblocks = BufferGetBlockNumber(buffer) + 1;
-		ReleaseBuffer(buffer);
+		nblocks = ExtendBufferedRelBy(BMR_SMGR(smgr, permanent ?
+											   RELPERSISTENCE_PERMANENT :
+											   RELPERSISTENCE_UNLOGGED),
+									  MAIN_FORKNUM, NULL,
+									  EB_SKIP_EXTENSION_LOCK,
+									  Min(want - nblocks, UNDO_EXTEND_STEP),
+									  buffers, &n);
+		for (uint32 i = 0; i < n; i++)
+			ReleaseBuffer(buffers[i]);
+		nblocks += n;
 	}
 }
 

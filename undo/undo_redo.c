@@ -173,6 +173,7 @@ redo_discard(XLogReaderState *record)
 		RelFileLocator all = {0};
 
 		ResolveRecoveryConflictWithSnapshotFullXid(FullTransactionIdFromU64(xlrec->discard_before - 1),
+												   false,
 												   all);
 	}
 	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)

@@ -321,7 +321,7 @@ roll_back_run(Batch *batch, char persistence, UndoRecPtr urp,
 	 * leave it that.  The xid of a released savepoint has no lock any more,
 	 * so that both may be at work; that is for nothing, but does no harm.
 	 */
-	if (!ConditionalXactLockTableWait(XidFromFxid(run->fxid)))
+	if (!ConditionalXactLockTableWait(XidFromFxid(run->fxid), false))
 		return RUN_LATER;
 	UNDO_POINT("run-lock-free");
 	if (!run_is_still_there(persistence, urp, run, seq))

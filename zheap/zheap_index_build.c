@@ -172,19 +172,19 @@ judge_row(Build *build, ZReadContext *cx, Buffer buffer, Page page,
 	return true;
 }
 
-/* judge all rows of scan->block; false: wait for build->wait_for, try again */
+/*
+ * Judge all rows of scan->block, whose pinned buffer it is; false: wait for
+ * build->wait_for, try again.
+ */
 static bool
-judge_page(Build *build)
+judge_page(Build *build, Buffer buffer)
 {
 	ZScanDesc	scan = build->scan;
 	ZReadContext cx;
-	Buffer		buffer;
 	Page		page;
 	bool		done = true;
 
 	zheap_scan_clear_rows(scan);
-	buffer = ReadBufferExtended(build->rel, MAIN_FORKNUM, scan->block,
-								RBM_NORMAL, scan->strategy);
 	zheap_visibility_begin(&cx, build->rel, SnapshotAny);
 	cx.patience = zheap_rollback_patience();
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
@@ -201,12 +201,12 @@ judge_page(Build *build)
 				done = judge_row(build, &cx, buffer, page, off);
 		}
 	}
-	UnlockReleaseBuffer(buffer);
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	zheap_visibility_end(&cx);
 	if (cx.too_long)
 	{
 		zheap_rollback_page(build->rel, scan->block);
-		return judge_page(build);
+		return judge_page(build, buffer);
 	}
 	return done;
 }
@@ -218,13 +218,17 @@ build_from_newest(Build *build, IndexBuildCallback callback,
 {
 	ZScanDesc	scan = build->scan;
 
-	while (BlockNumberIsValid(zheap_scan_next_block(scan,
-													ForwardScanDirection)))
+	for (;;)
 	{
+		Buffer		buffer =
+			zheap_scan_next_buffer(scan, ForwardScanDirection);
+
+		if (!BufferIsValid(buffer))
+			break;
 		if (progress)
 			pgstat_progress_update_param(PROGRESS_SCAN_BLOCKS_DONE,
 										 zheap_scan_blocks_done(scan));
-		while (!judge_page(build))
+		while (!judge_page(build, buffer))
 		{
 			ItemPointerData tid;
 
@@ -233,6 +237,7 @@ build_from_newest(Build *build, IndexBuildCallback callback,
 							  XLTW_InsertIndexUnique);
 			CHECK_FOR_INTERRUPTS();
 		}
+		ReleaseBuffer(buffer);
 
 		for (int i = 0; i < scan->nrows; i++)
 		{
@@ -341,7 +346,8 @@ next_index_tid(ValidateIndexState *state, ItemPointer tid)
 	Datum		value;
 	bool		isnull;
 
-	if (!tuplesort_getdatum(state->tuplesort, true, &value, &isnull, NULL))
+	if (!tuplesort_getdatum(state->tuplesort, true, true, &value, &isnull,
+							NULL))
 		return false;
 	Assert(!isnull);
 	itemptr_decode(tid, DatumGetInt64(value));

@@ -765,7 +765,7 @@ scan_index(Rewrite *rw, Relation index)
 	value[1] = RelationGetRelid(index);
 	pgstat_progress_update_multi_param(2, param, value);
 
-	scan = index_beginscan(rw->oldrel, index, SnapshotAny, 0, 0);
+	scan = index_beginscan(rw->oldrel, index, SnapshotAny, NULL, 0, 0);
 	index_rescan(scan, NULL, 0, NULL, 0);
 	while ((tid = index_getnext_tid(scan, ForwardScanDirection)) != NULL)
 	{

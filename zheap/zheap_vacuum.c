@@ -64,7 +64,8 @@ typedef struct Vacuum
 	IndexBulkDeleteResult **stats;
 	bool		do_indexes;		/* delete entries and clean up */
 	ParallelVacuumState *parallel;
-	VacDeadItems *dead;			/* in TID order; one block's at least fit */
+	TidStore   *dead;
+	VacDeadItemsInfo *dead_info;
 	int			nindexscans;
 
 	/* the table */
@@ -129,6 +130,13 @@ set_all_visible(Vacuum *vac, Buffer buffer, BlockNumber block)
 					  VISIBILITYMAP_ALL_VISIBLE);
 }
 
+/* the dead line pointers of a block */
+typedef struct DeadOffsets
+{
+	int			n;
+	OffsetNumber offsets[MaxHeapTuplesPerPage];
+} DeadOffsets;
+
 /* does the page hold nothing that anybody may come back to */
 static bool
 page_is_empty(Page page, const UndoHorizons *hz)
@@ -153,21 +161,31 @@ page_is_empty(Page page, const UndoHorizons *hz)
 	return true;
 }
 
+/* keep the dead line pointers of a block; allocates, any lock may be held */
+static void
+remember_dead_items(Vacuum *vac, BlockNumber block, OffsetNumber *offsets,
+					int n)
+{
+	TidStoreSetBlockOffsets(vac->dead, block, offsets, n);
+	vac->dead_info->num_items += n;
+	pgstat_progress_update_param(PROGRESS_VACUUM_NUM_DEAD_ITEM_IDS,
+								 vac->dead_info->num_items);
+	pgstat_progress_update_param(PROGRESS_VACUUM_DEAD_TUPLE_BYTES,
+								 TidStoreMemoryUsage(vac->dead));
+}
+
 /*
  * Step 1 for one page.  The pin of its visibility map page is in vmbuffer.
- * Nothing is locked before or after.
+ * Nothing is locked before or after; the pin of the buffer is released.
  */
 static void
-vacuum_page(Vacuum *vac, BlockNumber block)
+vacuum_page(Vacuum *vac, BlockNumber block, Buffer buffer)
 {
 	UndoHorizons hz = undo_log_horizons();
 	ZPruneResult result;
-	Buffer		buffer;
 	Page		page;
 	Size		room;
 
-	buffer = ReadBufferExtended(vac->rel, MAIN_FORKNUM, block, RBM_NORMAL,
-								vac->strategy);
 	UNDO_POINT("vacuum-horizon");
 	zheap_rollback_lock(vac->rel, buffer);
 	page = BufferGetPage(buffer);
@@ -198,15 +216,15 @@ vacuum_page(Vacuum *vac, BlockNumber block)
 	{
 		OffsetNumber max = PageGetMaxOffsetNumber(page);
 
-		Assert(vac->dead->num_items + result.ndead <= vac->dead->max_items);
+		OffsetNumber offsets[MaxHeapTuplesPerPage];
+		int			n = 0;
+
 		for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
 		{
-			if (!ItemIdIsDead(PageGetItemId(page, off)))
-				continue;
-			ItemPointerSet(&vac->dead->items[vac->dead->num_items],
-						   block, off);
-			vac->dead->num_items++;
+			if (ItemIdIsDead(PageGetItemId(page, off)))
+				offsets[n++] = off;
 		}
+		remember_dead_items(vac, block, offsets, n);
 	}
 	else
 		vac->dead_left += result.ndead;
@@ -220,35 +238,27 @@ vacuum_page(Vacuum *vac, BlockNumber block)
 }
 
 /*
- * Step 2 for one page: its line pointers among dead->items, from number first
- * on, have no index entries any more.  Returns the number of the first item
- * of the next page.
+ * Step 2 for one page: these line pointers of it have no index entries any
+ * more.  The pin of its visibility map page is in vmbuffer; the pin of the
+ * buffer is released.
  */
-static int
-free_line_pointers(Vacuum *vac, int first)
+static void
+free_line_pointers(Vacuum *vac, Buffer buffer, const DeadOffsets *dead)
 {
-	BlockNumber block = ItemPointerGetBlockNumber(&vac->dead->items[first]);
+	BlockNumber block = BufferGetBlockNumber(buffer);
 	UndoHorizons hz = undo_log_horizons();
 	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
 	ZPruneResult result;
-	Buffer		buffer;
 	Page		page;
 	Size		room;
-	int			i;
 
-	visibilitymap_pin(vac->rel, block, &vac->vmbuffer);
-	buffer = ReadBufferExtended(vac->rel, MAIN_FORKNUM, block, RBM_NORMAL,
-								vac->strategy);
 	zheap_rollback_lock(vac->rel, buffer);
 
 	page = zheap_delta_begin(delta, vac->rel, buffer);
-	for (i = first; i < vac->dead->num_items; i++)
+	for (int i = 0; i < dead->n; i++)
 	{
-		ItemPointer tid = &vac->dead->items[i];
-		OffsetNumber off = ItemPointerGetOffsetNumber(tid);
+		OffsetNumber off = dead->offsets[i];
 
-		if (ItemPointerGetBlockNumber(tid) != block)
-			break;
 		/* nobody else frees a DEAD pointer while I hold my table lock */
 		if (off <= PageGetMaxOffsetNumber(page) &&
 			ItemIdIsDead(PageGetItemId(page, off)))
@@ -272,7 +282,6 @@ free_line_pointers(Vacuum *vac, int first)
 	room = zheap_make_room_estimate(vac->rel, buffer, &hz);
 	UnlockReleaseBuffer(buffer);
 	RecordPageWithFreeSpace(vac->rel, block, zheap_fsm_room(room));
-	return i;
 }
 
 /* ----------------------------------------------------------------
@@ -280,27 +289,18 @@ free_line_pointers(Vacuum *vac, int first)
  * ----------------------------------------------------------------
  */
 
-/* most dead TIDs to keep in memory, as lazy vacuum of heap decides */
+/* kilobytes of memory for dead TIDs, as lazy vacuum of heap decides */
 static int
-max_dead_items(Vacuum *vac)
+dead_items_memory(void)
 {
-	int			work_mem = IsAutoVacuumWorkerProcess() &&
-		autovacuum_work_mem != -1 ? autovacuum_work_mem : maintenance_work_mem;
-	int64		n;
-
-	if (vac->nindexes == 0)
-		return MaxHeapTuplesPerPage;
-	n = MAXDEADITEMS(work_mem * 1024L);
-	n = Min(n, INT_MAX);
-	n = Min(n, MAXDEADITEMS(MaxAllocSize));
-	n = Min(n, (int64) vac->nblocks * MaxHeapTuplesPerPage);
-	return (int) Max(n, MaxHeapTuplesPerPage);
+	return AmAutoVacuumWorkerProcess() && autovacuum_work_mem != -1 ?
+		autovacuum_work_mem : maintenance_work_mem;
 }
 
 static void
 open_dead_items(Vacuum *vac)
 {
-	int			max = max_dead_items(vac);
+	int			memory = dead_items_memory();
 
 	if (vac->params->nworkers >= 0 && vac->nindexes > 1 && vac->do_indexes)
 	{
@@ -314,23 +314,49 @@ open_dead_items(Vacuum *vac)
 		else
 			vac->parallel = parallel_vacuum_init(vac->rel, vac->indexes,
 												 vac->nindexes,
-												 vac->params->nworkers, max,
-												 vac->elevel, vac->strategy);
+												 vac->params->nworkers,
+												 memory, vac->elevel,
+												 vac->strategy);
 	}
 	if (vac->parallel != NULL)
+		vac->dead = parallel_vacuum_get_dead_items(vac->parallel,
+												   &vac->dead_info);
+	else
 	{
-		vac->dead = parallel_vacuum_get_dead_items(vac->parallel);
-		return;
+		vac->dead_info = palloc0(sizeof(VacDeadItemsInfo));
+		vac->dead_info->max_bytes = memory * (size_t) 1024;
+		vac->dead = TidStoreCreateLocal(vac->dead_info->max_bytes, true);
 	}
-	vac->dead = (VacDeadItems *) palloc(vac_max_items_to_alloc_size(max));
-	vac->dead->max_items = max;
-	vac->dead->num_items = 0;
+	pgstat_progress_update_param(PROGRESS_VACUUM_MAX_DEAD_TUPLE_BYTES,
+								 vac->dead_info->max_bytes);
+}
+
+/* forget all of them */
+static void
+reset_dead_items(Vacuum *vac)
+{
+	if (vac->parallel != NULL)
+	{
+		parallel_vacuum_reset_dead_items(vac->parallel);
+		vac->dead = parallel_vacuum_get_dead_items(vac->parallel,
+												   &vac->dead_info);
+	}
+	else
+	{
+		TidStoreDestroy(vac->dead);
+		vac->dead = TidStoreCreateLocal(vac->dead_info->max_bytes, true);
+		vac->dead_info->num_items = 0;
+	}
+	pgstat_progress_update_param(PROGRESS_VACUUM_NUM_DEAD_ITEM_IDS, 0);
+	pgstat_progress_update_param(PROGRESS_VACUUM_DEAD_TUPLE_BYTES,
+								 TidStoreMemoryUsage(vac->dead));
 }
 
 static void
 fill_index_info(Vacuum *vac, int i, IndexVacuumInfo *info)
 {
 	info->index = vac->indexes[i];
+	index_vacuum_set_heap(info, vac->rel);
 	info->analyze_only = false;
 	info->report_progress = false;
 	info->estimated_count = true;
@@ -339,17 +365,63 @@ fill_index_info(Vacuum *vac, int i, IndexVacuumInfo *info)
 	info->strategy = vac->strategy;
 }
 
+/* ReadStreamBlockNumberCB over the store; hands the offsets on */
+static BlockNumber
+next_of_dead_items(ReadStream *stream, void *private_data,
+				   void *per_buffer_data)
+{
+	DeadOffsets *dead = per_buffer_data;
+	TidStoreIterResult *found = TidStoreIterateNext(private_data);
+
+	if (found == NULL)
+		return InvalidBlockNumber;
+	dead->n = TidStoreGetBlockOffsets(found, dead->offsets,
+									  lengthof(dead->offsets));
+	Assert(dead->n <= lengthof(dead->offsets));
+	return found->blkno;
+}
+
+/* step 2: free the line pointers of all dead TIDs */
+static void
+free_dead_items(Vacuum *vac)
+{
+	TidStoreIter *iter = TidStoreBeginIterate(vac->dead);
+	ReadStream *stream;
+	Buffer		buffer;
+	void	   *dead;
+
+	stream = read_stream_begin_relation(READ_STREAM_MAINTENANCE |
+										READ_STREAM_USE_BATCHING,
+										vac->strategy, vac->rel, MAIN_FORKNUM,
+										next_of_dead_items, iter,
+										sizeof(DeadOffsets));
+	for (;;)
+	{
+		vacuum_delay_point(false);
+		buffer = read_stream_next_buffer(stream, &dead);
+		if (!BufferIsValid(buffer))
+			break;
+		visibilitymap_pin(vac->rel, BufferGetBlockNumber(buffer),
+						  &vac->vmbuffer);
+		free_line_pointers(vac, buffer, dead);
+	}
+	read_stream_end(stream);
+	TidStoreEndIterate(iter);
+}
+
 /* delete the index entries of all dead TIDs, then free these */
 static void
 vacuum_dead_items(Vacuum *vac)
 {
 	int			i;
 
-	if (vac->dead->num_items == 0)
+	if (vac->dead_info->num_items == 0)
 		return;
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE,
 								 PROGRESS_VACUUM_PHASE_VACUUM_INDEX);
+	pgstat_progress_update_param(PROGRESS_VACUUM_INDEXES_TOTAL,
+								 vac->nindexes);
 	if (vac->parallel != NULL)
 		parallel_vacuum_bulkdel_all_indexes(vac->parallel,
 											(long) Max(vac->rel->rd_rel->reltuples, 0),
@@ -362,21 +434,21 @@ vacuum_dead_items(Vacuum *vac)
 
 			fill_index_info(vac, i, &info);
 			vac->stats[i] = vac_bulkdel_one_index(&info, vac->stats[i],
-												  vac->dead);
+												  vac->dead, vac->dead_info);
+			pgstat_progress_update_param(PROGRESS_VACUUM_INDEXES_PROCESSED,
+										 i + 1);
 		}
 	}
 	vac->nindexscans++;
+	pgstat_progress_update_param(PROGRESS_VACUUM_INDEXES_TOTAL, 0);
+	pgstat_progress_update_param(PROGRESS_VACUUM_INDEXES_PROCESSED, 0);
 	pgstat_progress_update_param(PROGRESS_VACUUM_NUM_INDEX_VACUUMS,
 								 vac->nindexscans);
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE,
 								 PROGRESS_VACUUM_PHASE_VACUUM_HEAP);
-	for (i = 0; i < vac->dead->num_items;)
-	{
-		vacuum_delay_point();
-		i = free_line_pointers(vac, i);
-	}
-	vac->dead->num_items = 0;
+	free_dead_items(vac);
+	reset_dead_items(vac);
 }
 
 /* let every index clean up, and note what it says of itself */
@@ -417,7 +489,7 @@ update_index_stats(Vacuum *vac)
 		if (stats == NULL || stats->estimated_count)
 			continue;
 		vac_update_relstats(vac->indexes[i], stats->num_pages,
-							stats->num_index_tuples, 0, false,
+							stats->num_index_tuples, 0, 0, false,
 							InvalidTransactionId, InvalidMultiXactId,
 							NULL, NULL, false);
 	}
@@ -428,57 +500,96 @@ update_index_stats(Vacuum *vac)
  * ----------------------------------------------------------------
  */
 
-/* may the page be skipped: marked all-visible, and not the last one */
-static bool
-may_skip(Vacuum *vac, BlockNumber block)
+/* which page step 1 is to read next */
+typedef struct ScanPosition
 {
-	if ((vac->params->options & VACOPT_DISABLE_PAGE_SKIPPING) ||
-		block == vac->nblocks - 1)
-		return false;
-	return (visibilitymap_get_status(vac->rel, block, &vac->vmbuffer) &
-			VISIBILITYMAP_ALL_VISIBLE) != 0;
+	Vacuum	   *vac;
+	BlockNumber next;
+	Buffer		vmbuffer;		/* of its own: it is ahead */
+} ScanPosition;
+
+/*
+ * ReadStreamBlockNumberCB: all pages but those marked all-visible; not the
+ * last one, for truncation.
+ */
+static BlockNumber
+next_to_vacuum(ReadStream *stream, void *private_data, void *per_buffer_data)
+{
+	ScanPosition *at = private_data;
+	Vacuum	   *vac = at->vac;
+
+	while (at->next < vac->nblocks)
+	{
+		BlockNumber block = at->next++;
+
+		if ((vac->params->options & VACOPT_DISABLE_PAGE_SKIPPING) ||
+			block == vac->nblocks - 1 ||
+			(visibilitymap_get_status(vac->rel, block, &at->vmbuffer) &
+			 VISIBILITYMAP_ALL_VISIBLE) == 0)
+			return block;
+		CHECK_FOR_INTERRUPTS();
+	}
+	return InvalidBlockNumber;
+}
+
+/* make room for the dead items of another page; fsm_from as in scan_table() */
+static void
+make_room_for_dead_items(Vacuum *vac, BlockNumber block,
+						 BlockNumber *fsm_from)
+{
+	if (vac->dead_info->num_items > 0 &&
+		TidStoreMemoryUsage(vac->dead) > vac->dead_info->max_bytes)
+	{
+		vacuum_dead_items(vac);
+		FreeSpaceMapVacuumRange(vac->rel, *fsm_from, block);
+		*fsm_from = block;
+		pgstat_progress_update_param(PROGRESS_VACUUM_PHASE,
+									 PROGRESS_VACUUM_PHASE_SCAN_HEAP);
+	}
+	else if (block - *fsm_from >= FSM_EVERY_PAGES)
+	{
+		FreeSpaceMapVacuumRange(vac->rel, *fsm_from, block);
+		*fsm_from = block;
+	}
 }
 
 static void
 scan_table(Vacuum *vac)
 {
+	ScanPosition at = {.vac = vac,.next = 0,.vmbuffer = InvalidBuffer};
 	BlockNumber fsm_from = 0;
+	ReadStream *stream;
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE,
 								 PROGRESS_VACUUM_PHASE_SCAN_HEAP);
 	pgstat_progress_update_param(PROGRESS_VACUUM_TOTAL_HEAP_BLKS,
 								 vac->nblocks);
-	pgstat_progress_update_param(PROGRESS_VACUUM_MAX_DEAD_TUPLES,
-								 vac->dead->max_items);
 
-	for (BlockNumber block = 0; block < vac->nblocks; block++)
+	/* the callback reads the visibility map: nothing to be done in a batch */
+	stream = read_stream_begin_relation(READ_STREAM_MAINTENANCE,
+										vac->strategy, vac->rel, MAIN_FORKNUM,
+										next_to_vacuum, &at, 0);
+	for (;;)
 	{
-		vacuum_delay_point();
-		pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_SCANNED, block);
+		Buffer		buffer;
+		BlockNumber block;
+
+		vacuum_delay_point(false);
 		/* an empty page may be all-visible, too: truncation looks again */
-		if (may_skip(vac, block))
-			continue;
+		buffer = read_stream_next_buffer(stream, NULL);
+		if (!BufferIsValid(buffer))
+			break;
+		block = BufferGetBlockNumber(buffer);
+		pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_SCANNED, block);
 
-		if (vac->dead->max_items - vac->dead->num_items < MaxHeapTuplesPerPage)
-		{
-			vacuum_dead_items(vac);
-			FreeSpaceMapVacuumRange(vac->rel, fsm_from, block);
-			fsm_from = block;
-			pgstat_progress_update_param(PROGRESS_VACUUM_PHASE,
-										 PROGRESS_VACUUM_PHASE_SCAN_HEAP);
-		}
-		else if (block - fsm_from >= FSM_EVERY_PAGES)
-		{
-			FreeSpaceMapVacuumRange(vac->rel, fsm_from, block);
-			fsm_from = block;
-		}
-
-		/* the map's page is read before the table's page is locked */
+		/* before the page is locked, the map's page is read */
+		make_room_for_dead_items(vac, block, &fsm_from);
 		visibilitymap_pin(vac->rel, block, &vac->vmbuffer);
-		vacuum_page(vac, block);
-		pgstat_progress_update_param(PROGRESS_VACUUM_NUM_DEAD_TUPLES,
-									 vac->dead->num_items);
+		vacuum_page(vac, block, buffer);
 	}
+	read_stream_end(stream);
+	if (BufferIsValid(at.vmbuffer))
+		ReleaseBuffer(at.vmbuffer);
 	pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_SCANNED,
 								 vac->nblocks);
 
@@ -602,13 +713,13 @@ update_relstats(Relation rel, BlockNumber pages, double tuples,
 	 */
 	if (MultiXactIdIsValid(rel->rd_rel->relminmxid))
 		minmulti = GetOldestMultiXactId();
-	vac_update_relstats(rel, pages, tuples, all_visible, hasindex,
+	vac_update_relstats(rel, pages, tuples, all_visible, 0, hasindex,
 						undo_frozen_xid(), minmulti, &updated,
 						&updated_multi, false);
 }
 
 static void
-update_table_stats(Vacuum *vac)
+update_table_stats(Vacuum *vac, TimestampTz start)
 {
 	Relation	rel = vac->rel;
 	BlockNumber all_visible;
@@ -618,7 +729,7 @@ update_table_stats(Vacuum *vac)
 	update_relstats(rel, vac->nblocks, vac->live, all_visible,
 					vac->nindexes > 0);
 	pgstat_report_vacuum(RelationGetRelid(rel), rel->rd_rel->relisshared,
-						 Max(vac->live, 0), vac->recently_dead);
+						 Max(vac->live, 0), vac->recently_dead, start);
 }
 
 /* how old a relfrozenxid is; a table without one is very old */
@@ -692,7 +803,7 @@ report(Vacuum *vac, TimestampTz start, const PGRUsage *usage)
 
 	if (!verbose)
 	{
-		if (!IsAutoVacuumWorkerProcess() ||
+		if (!AmAutoVacuumWorkerProcess() ||
 			vac->params->log_min_duration < 0 ||
 			!TimestampDifferenceExceeds(start, GetCurrentTimestamp(),
 										vac->params->log_min_duration))
@@ -768,7 +879,7 @@ zheap_vacuum_relation(Relation rel, struct VacuumParams *params,
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE,
 								 PROGRESS_VACUUM_PHASE_FINAL_CLEANUP);
-	update_table_stats(vac);
+	update_table_stats(vac, start);
 	pgstat_progress_end_command();
 	report(vac, start, &usage);
 }

@@ -336,6 +336,7 @@ zheap_delta_redo_conflict(XLogReaderState *record, Fxid conflict)
 
 		XLogRecGetBlockTag(record, 0, &locator, NULL, NULL);
 		ResolveRecoveryConflictWithSnapshotFullXid(FullTransactionIdFromU64(conflict),
+												   false,
 												   locator);
 	}
 }

@@ -170,8 +170,7 @@ zheap_fetch_value(int16 len, const char *p)
  * What to say then.  (For tuple slots, which deform rows step by step.)
  */
 extern Size zheap_tuple_value_size(int16 attlen, const char *p, Size have);
-extern void zheap_tuple_report_short(uint16 len, int attnum)
-			pg_attribute_noreturn();
+pg_noreturn extern void zheap_tuple_report_short(uint16 len, int attnum);
 
 /*
  * Which of the attributes in attrs (offset by

@@ -400,6 +400,24 @@ tts_zheap_getsysattr(TupleTableSlot *slot, int attnum, bool *isnull)
 	return (Datum) 0;
 }
 
+#ifndef COMPAT_NO_CURRENT_XACT_TUPLE
+
+/* was the version written by the current transaction or a part of it */
+static bool
+tts_zheap_is_current_xact_tuple(TupleTableSlot *slot)
+{
+	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
+
+	Assert(!TTS_EMPTY(slot));
+	if (!has_identity(zslot))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("do not know who wrote a row that is not of a table")));
+	return TransactionIdIsCurrentTransactionId(find_xmin(slot));
+}
+
+#endif
+
 /* bytes of a by-reference value of a virtual row */
 static Size
 virtual_size(Form_pg_attribute att, Datum value)
@@ -603,12 +621,12 @@ tts_zheap_copy_heap_tuple(TupleTableSlot *slot)
 }
 
 static MinimalTuple
-tts_zheap_copy_minimal_tuple(TupleTableSlot *slot)
+tts_zheap_copy_minimal_tuple(TupleTableSlot *slot, Size extra)
 {
 	Assert(!TTS_EMPTY(slot));
 	slot_getallattrs(slot);
 	return heap_form_minimal_tuple(slot->tts_tupleDescriptor,
-								   slot->tts_values, slot->tts_isnull);
+								   slot->tts_values, slot->tts_isnull, extra);
 }
 
 /*
@@ -682,6 +700,9 @@ const TupleTableSlotOps TTSOpsZHeapTuple = {
 	.clear = tts_zheap_clear,
 	.getsomeattrs = tts_zheap_getsomeattrs,
 	.getsysattr = tts_zheap_getsysattr,
+#ifndef COMPAT_NO_CURRENT_XACT_TUPLE
+	.is_current_xact_tuple = tts_zheap_is_current_xact_tuple,
+#endif
 	.materialize = tts_zheap_materialize,
 	.copyslot = tts_zheap_copyslot,
 

@@ -45,8 +45,7 @@ typedef struct Cursor
  * ----------------------------------------------------------------
  */
 
-static void
-pg_attribute_noreturn()
+pg_noreturn static void
 undo_is_malformed(const UndoRecord *rec, const char *expected)
 {
 	ereport(ERROR,

@@ -41,7 +41,7 @@ static CommandId last_bound = 0;
 static inline ZOwnHistory *
 set_of(Relation rel, BlockNumber block)
 {
-	uint32		key = (uint32) RelLocatorNumber(RelationLocator(rel)) *
+	uint32		key = (uint32) rel->rd_locator.relNumber *
 		UINT32_C(0x9E3779B1) + block;
 
 	return table[murmurhash32(key) % SETS_USED];

@@ -37,9 +37,9 @@ zheap_walk_corrupt(Relation rel, BlockNumber block, OffsetNumber off,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("corrupted row history in zheap relation \"%s\" (file %u/%u/%u), block %u, offset %u",
 					RelationGetRelationName(rel),
-					RelLocatorSpc(RelationLocator(rel)),
-					RelLocatorDb(RelationLocator(rel)),
-					RelLocatorNumber(RelationLocator(rel)),
+					rel->rd_locator.spcOid,
+					rel->rd_locator.dbOid,
+					rel->rd_locator.relNumber,
 					block, off),
 			 errdetail("Expected: %s.", expected)));
 }

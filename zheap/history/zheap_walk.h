@@ -120,8 +120,8 @@ extern bool zheap_walk_has_settled_version(ZWalk *walk, Page page,
 										   Buffer buffer);
 
 /* corruption of a row, naming relation, block and offset */
-extern void zheap_walk_corrupt(Relation rel, BlockNumber block,
-							   OffsetNumber off, const char *expected)
-			pg_attribute_noreturn();
+pg_noreturn extern void zheap_walk_corrupt(Relation rel, BlockNumber block,
+										   OffsetNumber off,
+										   const char *expected);
 
 #endif							/* ZHEAP_WALK_H */

@@ -155,8 +155,8 @@ zheap_xact_slot_status(Buffer buffer, ZXactSlot slot, const UndoHorizons *hz)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("block %u of zheap relation %u/%u/%u has an xact slot owned by transaction %llu, which is in the future",
-						block, RelLocatorSpc(locator), RelLocatorDb(locator),
-						RelLocatorNumber(locator),
+						block, locator.spcOid, locator.dbOid,
+						locator.relNumber,
 						(unsigned long long) fxid),
 				 errdetail("The next transaction is %llu.",
 						   (unsigned long long) known_next_fxid)));
@@ -631,14 +631,14 @@ zheap_xact_slot_record_covers(const ZOpenRecord *open, Relation rel,
 		UndoRecPtrIsValid(open->urp) &&
 		choice->prev_urp == open->urp &&
 		fxid == open->fxid && cid == open->cid && block == open->block &&
-		RelFileLocatorEquals(RelationLocator(rel), open->locator);
+		RelFileLocatorEquals(rel->rd_locator, open->locator);
 }
 
 void
 zheap_xact_slot_note_record(ZOpenRecord *open, Relation rel, BlockNumber block,
 							UndoRecPtr urp, Fxid fxid, CommandId cid)
 {
-	open->locator = RelationLocator(rel);
+	open->locator = rel->rd_locator;
 	open->block = block;
 	open->urp = urp;
 	open->fxid = fxid;

@@ -36,19 +36,19 @@ extern void zheap_scan_set_tidrange(TableScanDesc scan, ItemPointer mintid,
 extern bool zheap_scan_getnextslot_tidrange(TableScanDesc scan,
 											ScanDirection direction,
 											TupleTableSlot *slot);
-extern bool zheap_scan_bitmap_next_block(TableScanDesc scan,
-										 struct TBMIterateResult *tbmres);
+#ifndef COMPAT_BITMAP_SCAN
 extern bool zheap_scan_bitmap_next_tuple(TableScanDesc scan,
-										 struct TBMIterateResult *tbmres,
-										 TupleTableSlot *slot);
+										 TupleTableSlot *slot, bool *recheck,
+										 uint64 *lossy_pages,
+										 uint64 *exact_pages);
+#endif
 extern bool zheap_scan_sample_next_block(TableScanDesc scan,
 										 struct SampleScanState *state);
 extern bool zheap_scan_sample_next_tuple(TableScanDesc scan,
 										 struct SampleScanState *state,
 										 TupleTableSlot *slot);
 extern bool zheap_scan_analyze_next_block(TableScanDesc scan,
-										  BlockNumber block,
-										  BufferAccessStrategy strategy);
+										  ReadStream *stream);
 extern bool zheap_scan_analyze_next_tuple(TableScanDesc scan,
 										  TransactionId oldest_xmin,
 										  double *liverows, double *deadrows,

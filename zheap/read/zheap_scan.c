@@ -36,6 +36,13 @@
 #include "zheap/history/zheap_walk.h"
 #include "zheap/write/zheap_write.h"
 
+static BlockNumber next_of_scan(ReadStream *stream, void *private_data,
+								void *per_buffer_data);
+#ifndef COMPAT_BITMAP_SCAN
+static BlockNumber next_of_bitmap(ReadStream *stream, void *private_data,
+								  void *per_buffer_data);
+#endif
+
 const TupleTableSlotOps *
 zheap_scan_slot_callbacks(Relation rel)
 {
@@ -94,7 +101,8 @@ scan_init(ZScanDesc scan, ScanKey key, bool keep_start)
 
 	scan->total = scan->nblocks;
 	scan->inited = false;
-	scan->index = 0;
+	scan->next_index = 0;
+	scan->direction = ForwardScanDirection;
 	scan->block = InvalidBlockNumber;
 	scan->off = InvalidOffsetNumber;
 	zheap_scan_clear_rows(scan);
@@ -105,6 +113,33 @@ scan_init(ZScanDesc scan, ScanKey key, bool keep_start)
 
 	if (scan->base.rs_flags & SO_TYPE_SEQSCAN)
 		pgstat_count_heap_scan(rel);
+}
+
+/* the stream that reads ahead, for the kinds of scan that have one */
+static void
+begin_stream(ZScanDesc scan)
+{
+	MemoryContext old = MemoryContextSwitchTo(GetMemoryChunkContext(scan));
+	uint32		flags = scan->base.rs_flags;
+
+	if (flags & (SO_TYPE_SEQSCAN | SO_TYPE_TIDRANGESCAN))
+		scan->stream = read_stream_begin_relation(READ_STREAM_SEQUENTIAL |
+												  READ_STREAM_USE_BATCHING,
+												  scan->strategy,
+												  scan->base.rs_rd,
+												  MAIN_FORKNUM,
+												  next_of_scan, scan, 0);
+#ifndef COMPAT_BITMAP_SCAN
+	else if (flags & SO_TYPE_BITMAPSCAN)
+		scan->stream = read_stream_begin_relation(READ_STREAM_DEFAULT |
+												  READ_STREAM_USE_BATCHING,
+												  scan->strategy,
+												  scan->base.rs_rd,
+												  MAIN_FORKNUM,
+												  next_of_bitmap, scan,
+												  sizeof(TBMIterateResult));
+#endif
+	MemoryContextSwitchTo(old);
 }
 
 TableScanDesc
@@ -139,7 +174,6 @@ zheap_scan_begin(Relation rel, Snapshot snapshot, int nkeys,
 	scan->spare = NULL;
 	scan->ahead = scan->ahead_end = NULL;
 	scan->last = InvalidBuffer;
-	scan->last_block = InvalidBlockNumber;
 	scan->buffer = InvalidBuffer;
 	scan->ndead = 0;
 
@@ -153,6 +187,7 @@ zheap_scan_begin(Relation rel, Snapshot snapshot, int nkeys,
 		scan->checks_exclusion = zheap_exclusion_scan_begins(rel);
 
 	scan_init(scan, key, false);
+	begin_stream(scan);
 	return (TableScanDesc) scan;
 }
 
@@ -172,6 +207,8 @@ zheap_scan_end(TableScanDesc sscan)
 	if (scan->checks_exclusion)
 		zheap_exclusion_scan_ends();
 	scan_unpin(scan);
+	if (scan->stream != NULL)
+		read_stream_end(scan->stream);
 	RelationDecrementReferenceCount(sscan->rs_rd);
 	if (sscan->rs_key)
 		pfree(sscan->rs_key);
@@ -196,6 +233,7 @@ zheap_scan_rescan(TableScanDesc sscan, struct ScanKeyData *key,
 				  bool allow_pagemode)
 {
 	ZScanDesc	scan = (ZScanDesc) sscan;
+	BufferAccessStrategy strategy = scan->strategy;
 
 	if (set_params)
 	{
@@ -206,7 +244,16 @@ zheap_scan_rescan(TableScanDesc sscan, struct ScanKeyData *key,
 			sscan->rs_flags |= SO_ALLOW_SYNC;
 	}
 	scan_unpin(scan);
+	/* it refers to what is to be set anew */
+	if (scan->stream != NULL)
+		read_stream_reset(scan->stream);
 	scan_init(scan, key, true);
+	if (scan->stream != NULL && scan->strategy != strategy)
+	{
+		read_stream_end(scan->stream);
+		scan->stream = NULL;
+		begin_stream(scan);
+	}
 }
 
 void
@@ -227,11 +274,19 @@ zheap_scan_set_limits(ZScanDesc scan, BlockNumber start, BlockNumber total)
  * ----------------------------------------------------------------
  */
 
-/* the number of the next block in the scan; false at the end */
-static bool
-next_index(ZScanDesc scan, ScanDirection direction)
+/* the number of a block among those of the scan; not parallel */
+static BlockNumber
+index_of_block(ZScanDesc scan, BlockNumber block)
 {
-	bool		forward = ScanDirectionIsForward(direction);
+	return block >= scan->start ? block - scan->start :
+		scan->nblocks - scan->start + block;
+}
+
+/* the number of the next block to read in the scan; false at the end */
+static bool
+next_index(ZScanDesc scan)
+{
+	bool		forward = ScanDirectionIsForward(scan->direction);
 
 	if (!scan->inited)
 	{
@@ -240,52 +295,50 @@ next_index(ZScanDesc scan, ScanDirection direction)
 		/* others shouldn't be led backwards */
 		if (!forward)
 			scan->base.rs_flags &= ~SO_ALLOW_SYNC;
-		scan->index = forward ? 0 : scan->total - 1;
+		scan->next_index = forward ? 0 : scan->total - 1;
 		return true;
 	}
-	if (scan->index == (forward ? scan->total - 1 : 0))
+	if (scan->next_index == (forward ? scan->total - 1 : 0))
 		return false;
-	scan->index += forward ? 1 : -1;
+	scan->next_index += forward ? 1 : -1;
 	return true;
 }
 
-BlockNumber
-zheap_scan_next_block(ZScanDesc scan, ScanDirection direction)
+/* parallel: the block that nobody else has taken; reports the position */
+static BlockNumber
+next_block_parallel(ZScanDesc scan)
 {
 	Relation	rel = scan->base.rs_rd;
+	ParallelBlockTableScanDesc parallel;
 
-	Assert(!ScanDirectionIsNoMovement(direction));
-	CHECK_FOR_INTERRUPTS();
+	Assert(ScanDirectionIsForward(scan->direction));
+	parallel = (ParallelBlockTableScanDesc) scan->base.rs_parallel;
+	if (scan->nblocks == 0)
+		return InvalidBlockNumber;
+	if (!scan->inited)
+		table_block_parallelscan_startblock_init(rel, scan->pworker, parallel);
+	scan->inited = true;
+	return table_block_parallelscan_nextpage(rel, scan->pworker, parallel);
+}
+
+/* the next block to read, InvalidBlockNumber at the end; takes no pin */
+static BlockNumber
+next_block(ZScanDesc scan)
+{
+	Relation	rel = scan->base.rs_rd;
+	BlockNumber block = InvalidBlockNumber;
 
 	if (scan->base.rs_parallel != NULL)
-	{
-		ParallelBlockTableScanDesc parallel;
+		return next_block_parallel(scan);
 
-		Assert(ScanDirectionIsForward(direction));
-		parallel = (ParallelBlockTableScanDesc) scan->base.rs_parallel;
-		if (scan->nblocks == 0)
-			scan->block = InvalidBlockNumber;
-		else
-		{
-			if (!scan->inited)
-				table_block_parallelscan_startblock_init(rel, scan->pworker,
-														 parallel);
-			/* reports the position itself */
-			scan->block = table_block_parallelscan_nextpage(rel, scan->pworker,
-															parallel);
-		}
-		scan->inited = BlockNumberIsValid(scan->block);
-		return scan->block;
-	}
-
-	if (next_index(scan, direction))
+	if (next_index(scan))
 	{
 		BlockNumber left = scan->nblocks - scan->start;
 
-		scan->block = scan->index < left ? scan->start + scan->index :
-			scan->index - left;
+		block = scan->next_index < left ? scan->start + scan->next_index :
+			scan->next_index - left;
 		if (scan->inited && (scan->base.rs_flags & SO_ALLOW_SYNC))
-			ss_report_location(rel, scan->block);
+			ss_report_location(rel, block);
 		scan->inited = true;
 	}
 	else
@@ -293,10 +346,93 @@ zheap_scan_next_block(ZScanDesc scan, ScanDirection direction)
 		/* the next scan that starts together with me starts where I did */
 		if (scan->inited && (scan->base.rs_flags & SO_ALLOW_SYNC))
 			ss_report_location(rel, scan->start);
-		scan->block = InvalidBlockNumber;
 		scan->inited = false;
 	}
-	return scan->block;
+	return block;
+}
+
+/* ReadStreamBlockNumberCB; takes no lock that is held while one reads */
+static BlockNumber
+next_of_scan(ReadStream *stream, void *private_data, void *per_buffer_data)
+{
+	return next_block((ZScanDesc) private_data);
+}
+
+#ifndef COMPAT_BITMAP_SCAN
+
+/* ReadStreamBlockNumberCB; keeps what the bitmap says of the block with it */
+static BlockNumber
+next_of_bitmap(ReadStream *stream, void *private_data, void *per_buffer_data)
+{
+	ZScanDesc	scan = private_data;
+	TBMIterateResult *found = per_buffer_data;
+
+	/* rows of new pages are later than the snapshot, if not serializable */
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!tbm_iterate(&scan->base.st.rs_tbmiterator, found))
+			return InvalidBlockNumber;
+	} while (!IsolationIsSerializable() && found->blockno >= scan->nblocks);
+	return found->blockno;
+}
+
+#endif
+
+Buffer
+zheap_scan_read_block(ZScanDesc scan, BlockNumber block)
+{
+	Relation	rel = scan->base.rs_rd;
+
+#ifdef COMPAT_READ_STREAM
+	if (block == scan->block + 1)
+		scan->last = read_neighbour(rel, block, scan->last, scan->strategy);
+	else
+#endif
+		scan->last = ReadBufferExtended(rel, MAIN_FORKNUM, block, RBM_NORMAL,
+										scan->strategy);
+	scan->block = block;
+	return scan->last;
+}
+
+/*
+ * A scan that turns around forgets what it has read ahead.  It goes on from
+ * the block at hand, or if there is none from the end where it is.
+ */
+static void
+turn_around(ZScanDesc scan, ScanDirection direction)
+{
+	scan->direction = direction;
+	scan->inited = BlockNumberIsValid(scan->block);
+	if (scan->inited)
+		scan->next_index = index_of_block(scan, scan->block);
+	if (scan->stream != NULL)
+		read_stream_reset(scan->stream);
+}
+
+Buffer
+zheap_scan_next_buffer(ZScanDesc scan, ScanDirection direction)
+{
+	Buffer		buffer;
+	BlockNumber block;
+
+	Assert(!ScanDirectionIsNoMovement(direction));
+	CHECK_FOR_INTERRUPTS();
+	if (unlikely(direction != scan->direction))
+		turn_around(scan, direction);
+
+	if (scan->stream != NULL)
+	{
+		buffer = read_stream_next_buffer(scan->stream, NULL);
+		scan->block = BufferIsValid(buffer) ? BufferGetBlockNumber(buffer) :
+			InvalidBlockNumber;
+		return buffer;
+	}
+	block = next_block(scan);
+	if (BlockNumberIsValid(block))
+		return zheap_scan_read_block(scan, block);
+	scan->block = InvalidBlockNumber;
+	return InvalidBuffer;
 }
 
 BlockNumber
@@ -311,11 +447,11 @@ zheap_scan_blocks_done(ZScanDesc scan)
 	ParallelBlockTableScanDesc parallel;
 	BlockNumber start;
 
+	if (!BlockNumberIsValid(scan->block))
+		return zheap_scan_blocks_total(scan);
 	parallel = (ParallelBlockTableScanDesc) scan->base.rs_parallel;
 	if (parallel == NULL)
-		return scan->index;
-	if (!BlockNumberIsValid(scan->block))
-		return scan->nblocks;
+		return index_of_block(scan, scan->block);
 	start = parallel->phs_startblock;
 	return scan->block >= start ? scan->block - start :
 		scan->nblocks - start + scan->block;
@@ -540,27 +676,23 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 }
 
 /*
- * Page mode: collect what the snapshot sees of scan->block; of the listed
- * offsets only, if any are given.  False: the page has a long aborted history
- * and must be rolled back first.
+ * Page mode: collect what the snapshot sees of scan->block, which is in that
+ * pinned buffer; of the listed offsets only, if any are given.  False: the
+ * page has a long aborted history and must be rolled back first.
  */
 static bool
-try_load_page(ZScanDesc scan, const OffsetNumber *offsets, int noffsets,
-			  bool predicate_lock)
+try_load_page(ZScanDesc scan, Buffer buffer, const OffsetNumber *offsets,
+			  int noffsets, bool predicate_lock)
 {
 	Relation	rel = scan->base.rs_rd;
 	ZReadContext cx;
-	Buffer		buffer;
 	Page		page;
 	bool		locked = true;
 
+	Assert(scan->page_mode);
+	Assert(BufferGetBlockNumber(buffer) == scan->block);
 	zheap_scan_clear_rows(scan);
-	buffer = zheap_buffer_read_next(rel, scan->block,
-									scan->block == scan->last_block + 1 ?
-									scan->last : InvalidBuffer,
-									scan->strategy);
-	scan->last = buffer;
-	scan->last_block = scan->block;
+	zheap_buffer_note(rel, scan->block, buffer);
 	scan->ahead = zheap_buffer_next_page(rel, buffer, scan->strategy);
 	scan->ahead_end = scan->ahead != NULL ? scan->ahead + BLCKSZ : NULL;
 	zheap_visibility_begin(&cx, rel, scan->base.rs_snapshot);
@@ -597,17 +729,18 @@ try_load_page(ZScanDesc scan, const OffsetNumber *offsets, int noffsets,
 
 	if (locked)
 		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-	ReleaseBuffer(buffer);
 	zheap_visibility_end(&cx);
 	return !cx.too_long;
 }
 
-static void
-load_page(ZScanDesc scan, const OffsetNumber *offsets, int noffsets,
-		  bool predicate_lock)
+void
+zheap_scan_load_page(ZScanDesc scan, Buffer buffer,
+					 const OffsetNumber *offsets, int noffsets,
+					 bool predicate_lock)
 {
-	while (!try_load_page(scan, offsets, noffsets, predicate_lock))
+	while (!try_load_page(scan, buffer, offsets, noffsets, predicate_lock))
 		zheap_rollback_page(scan->base.rs_rd, scan->block);
+	ReleaseBuffer(buffer);
 }
 
 /* ----------------------------------------------------------------
@@ -646,8 +779,9 @@ next_row_pagemode(ZScanDesc scan, ScanDirection direction,
 	for (;;)
 	{
 		int			i = scan->current + (forward ? 1 : -1);
+		Buffer		buffer;
 
-		if (scan->inited && i >= 0 && i < scan->nrows)
+		if (i >= 0 && i < scan->nrows)
 		{
 			scan->current = i;
 			store_row(scan, i, slot);
@@ -655,12 +789,13 @@ next_row_pagemode(ZScanDesc scan, ScanDirection direction,
 		}
 		/* give the memory back, for the rows of the next block */
 		ExecClearTuple(slot);
-		if (!BlockNumberIsValid(zheap_scan_next_block(scan, direction)))
+		buffer = zheap_scan_next_buffer(scan, direction);
+		if (!BufferIsValid(buffer))
 		{
 			zheap_scan_clear_rows(scan);
 			return false;
 		}
-		load_page(scan, NULL, 0, false);
+		zheap_scan_load_page(scan, buffer, NULL, 0, false);
 		scan->current = forward ? -1 : scan->nrows;
 	}
 }
@@ -761,11 +896,9 @@ next_row_single(ZScanDesc scan, ScanDirection direction,
 				return true;
 			scan_unpin(scan);
 		}
-		if (!BlockNumberIsValid(zheap_scan_next_block(scan, direction)))
+		scan->buffer = zheap_scan_next_buffer(scan, direction);
+		if (!BufferIsValid(scan->buffer))
 			return false;
-		scan->buffer = ReadBufferExtended(scan->base.rs_rd, MAIN_FORKNUM,
-										  scan->block, RBM_NORMAL,
-										  scan->strategy);
 		scan->off = InvalidOffsetNumber;
 	}
 }
@@ -780,7 +913,7 @@ zheap_scan_getnextslot(TableScanDesc sscan, ScanDirection direction,
 	if (likely(scan->current + 1 < scan->nrows &&
 			   ScanDirectionIsForward(direction) && sscan->rs_nkeys == 0))
 	{
-		Assert(scan->inited && scan->page_mode);
+		Assert(BlockNumberIsValid(scan->block) && scan->page_mode);
 		if (scan->ahead < scan->ahead_end)
 		{
 			/* the next page comes nearer while this one's rows are looked at */
@@ -844,19 +977,21 @@ zheap_scan_set_tidrange(TableScanDesc sscan, ItemPointer mintid,
 	zheap_scan_set_limits(scan, ItemPointerGetBlockNumberNoCheck(&low),
 						  ItemPointerGetBlockNumberNoCheck(&high) -
 						  ItemPointerGetBlockNumberNoCheck(&low) + 1);
-	ItemPointerCopy(&low, &sscan->rs_mintid);
-	ItemPointerCopy(&high, &sscan->rs_maxtid);
+	ItemPointerCopy(&low, &scan->mintid);
+	ItemPointerCopy(&high, &scan->maxtid);
 }
 
 bool
 zheap_scan_getnextslot_tidrange(TableScanDesc sscan, ScanDirection direction,
 								TupleTableSlot *slot)
 {
+	ZScanDesc	scan = (ZScanDesc) sscan;
+
 	while (zheap_scan_getnextslot(sscan, direction, slot))
 	{
 		/* only the first and the last page have rows out of range */
-		if (ItemPointerCompare(&slot->tts_tid, &sscan->rs_mintid) >= 0 &&
-			ItemPointerCompare(&slot->tts_tid, &sscan->rs_maxtid) <= 0)
+		if (ItemPointerCompare(&slot->tts_tid, &scan->mintid) >= 0 &&
+			ItemPointerCompare(&slot->tts_tid, &scan->maxtid) <= 0)
 			return true;
 	}
 	return false;
@@ -867,42 +1002,55 @@ zheap_scan_getnextslot_tidrange(TableScanDesc sscan, ScanDirection direction,
  * ----------------------------------------------------------------
  */
 
-bool
-zheap_scan_bitmap_next_block(TableScanDesc sscan,
-							 struct TBMIterateResult *tbmres)
+#ifndef COMPAT_BITMAP_SCAN
+
+/* the next page that the bitmap names; false at the end */
+static bool
+next_bitmap_page(ZScanDesc scan, bool *recheck, uint64 * lossy_pages,
+				 uint64 * exact_pages)
 {
-	ZScanDesc	scan = (ZScanDesc) sscan;
+	OffsetNumber offsets[TBM_MAX_TUPLES_PER_PAGE];
+	int			noffsets = 0;
+	TBMIterateResult *found;
+	void	   *per_buffer_data;
+	Buffer		buffer;
 
 	zheap_scan_clear_rows(scan);
-
-	/* rows of new pages are later than the snapshot, if not serializable */
-	if (!IsolationIsSerializable() && tbmres->blockno >= scan->nblocks)
+	buffer = read_stream_next_buffer(scan->stream, &per_buffer_data);
+	if (!BufferIsValid(buffer))
 		return false;
-
-	Assert(scan->page_mode);
-	CHECK_FOR_INTERRUPTS();
-	scan->block = tbmres->blockno;
-	if (tbmres->ntuples >= 0)
-		load_page(scan, tbmres->offsets, tbmres->ntuples,
-				  IsolationIsSerializable());
-	else
-		load_page(scan, NULL, 0, IsolationIsSerializable());
-	return scan->nrows > 0;
+	found = per_buffer_data;
+	scan->block = found->blockno;
+	if (!found->lossy)
+		noffsets = tbm_extract_page_tuple(found, offsets,
+										  TBM_MAX_TUPLES_PER_PAGE);
+	zheap_scan_load_page(scan, buffer, found->lossy ? NULL : offsets,
+						 noffsets, IsolationIsSerializable());
+	*recheck = found->recheck;
+	*(found->lossy ? lossy_pages : exact_pages) += 1;
+	return true;
 }
 
 bool
-zheap_scan_bitmap_next_tuple(TableScanDesc sscan,
-							 struct TBMIterateResult *tbmres,
-							 TupleTableSlot *slot)
+zheap_scan_bitmap_next_tuple(TableScanDesc sscan, TupleTableSlot *slot,
+							 bool *recheck, uint64 * lossy_pages,
+							 uint64 * exact_pages)
 {
 	ZScanDesc	scan = (ZScanDesc) sscan;
 
-	if (scan->current + 1 >= scan->nrows)
-		return false;
+	while (scan->current + 1 >= scan->nrows)
+	{
+		/* give the memory back, for the rows of the next block */
+		ExecClearTuple(slot);
+		if (!next_bitmap_page(scan, recheck, lossy_pages, exact_pages))
+			return false;
+	}
 	zheap_scan_store_row(scan, ++scan->current, slot);
 	pgstat_count_heap_fetch(sscan->rs_rd);
 	return true;
 }
+
+#endif
 
 /* ----------------------------------------------------------------
  *	sample scan
@@ -915,24 +1063,25 @@ zheap_scan_sample_next_block(TableScanDesc sscan,
 {
 	ZScanDesc	scan = (ZScanDesc) sscan;
 	TsmRoutine *tsm = state->tsmroutine;
+	Buffer		buffer = InvalidBuffer;
 
 	zheap_scan_clear_rows(scan);
 	if (scan->nblocks == 0)
 		return false;
 
+	CHECK_FOR_INTERRUPTS();
 	if (tsm->NextSampleBlock)
 	{
 		scan->block = tsm->NextSampleBlock(state, scan->nblocks);
-		scan->inited = BlockNumberIsValid(scan->block);
+		if (BlockNumberIsValid(scan->block))
+			buffer = zheap_scan_read_block(scan, scan->block);
 	}
 	else
-		(void) zheap_scan_next_block(scan, ForwardScanDirection);
+		buffer = zheap_scan_next_buffer(scan, ForwardScanDirection);
 
-	if (!BlockNumberIsValid(scan->block))
+	if (!BufferIsValid(buffer))
 		return false;
-	CHECK_FOR_INTERRUPTS();
-	Assert(scan->page_mode);
-	load_page(scan, NULL, 0, false);
+	zheap_scan_load_page(scan, buffer, NULL, 0, false);
 	return true;
 }
 
@@ -993,25 +1142,20 @@ zheap_scan_sample_next_tuple(TableScanDesc sscan,
 /*
  * Count and sample as heap does: foreign transactions in progress haven't
  * happened yet, my own has.  That is what a SELF snapshot sees.  Dead line
- * pointers are work for vacuum, so they count as dead.
+ * pointers are work for vacuum, so they count as dead.  False: the page has a
+ * long aborted history and must be rolled back first.
  */
-bool
-zheap_scan_analyze_next_block(TableScanDesc sscan, BlockNumber block,
-							  BufferAccessStrategy strategy)
+static bool
+try_analyze_page(ZScanDesc scan, Buffer buffer)
 {
-	ZScanDesc	scan = (ZScanDesc) sscan;
-	Relation	rel = sscan->rs_rd;
+	Relation	rel = scan->base.rs_rd;
 	ZVersion   *v = &scan->version;
 	ZReadContext cx;
-	Buffer		buffer;
+	BlockNumber block = scan->block;
 	Page		page;
 
 	zheap_scan_clear_rows(scan);
-	scan->block = block;
 	scan->ndead = 0;
-
-	buffer =
-		ReadBufferExtended(rel, MAIN_FORKNUM, block, RBM_NORMAL, strategy);
 	zheap_visibility_begin(&cx, rel, SnapshotSelf);
 	cx.approximate_identity = true;
 	cx.patience = zheap_rollback_patience();
@@ -1037,13 +1181,25 @@ zheap_scan_analyze_next_block(TableScanDesc sscan, BlockNumber block,
 				scan->ndead++;
 		}
 	}
-	UnlockReleaseBuffer(buffer);
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	zheap_visibility_end(&cx);
-	if (cx.too_long)
-	{
-		zheap_rollback_page(rel, block);
-		return zheap_scan_analyze_next_block(sscan, block, strategy);
-	}
+	return !cx.too_long;
+}
+
+bool
+zheap_scan_analyze_next_block(TableScanDesc sscan, ReadStream *stream)
+{
+	ZScanDesc	scan = (ZScanDesc) sscan;
+	Buffer		buffer = read_stream_next_buffer(stream, NULL);
+
+	zheap_scan_clear_rows(scan);
+	scan->ndead = 0;
+	if (!BufferIsValid(buffer))
+		return false;
+	scan->block = BufferGetBlockNumber(buffer);
+	while (!try_analyze_page(scan, buffer))
+		zheap_rollback_page(sscan->rs_rd, scan->block);
+	ReleaseBuffer(buffer);
 	return true;
 }
 

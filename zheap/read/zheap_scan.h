@@ -34,11 +34,16 @@ typedef struct ZScanDescData
 	BlockNumber start;
 	BlockNumber total;
 
-	/* where the scan is */
+	/*
+	 * Where the scan is: block, InvalidBlockNumber if none.  A stream reads
+	 * ahead of it, up to the block at next_index among those of the scan (not
+	 * parallel), once inited says that it has begun.
+	 */
+	BlockNumber block;
+	ScanDirection direction;
 	bool		inited;
-	BlockNumber index;			/* number of the block in the scan; not
-								 * parallel */
-	BlockNumber block;			/* InvalidBlockNumber: none */
+	BlockNumber next_index;
+	ReadStream *stream;			/* NULL: none */
 
 	/*
 	 * What the snapshot sees of the block (page mode), copied, so that no
@@ -56,11 +61,12 @@ typedef struct ZScanDescData
 	ZRows	   *spare;
 	uint32		rowsused;
 
-	/* block loaded last, and its buffer, not pinned: the next may lie there */
-	BlockNumber last_block;
+	/* buffer read last without a stream, not pinned */
 	Buffer		last;
-	const char *ahead;			/* what to have fetched of that next page: a */
-	const char *ahead_end;		/* hint, never read from */
+
+	/* what to have fetched of the next page: a hint, never read from */
+	const char *ahead;
+	const char *ahead_end;
 
 	/* a scan row by row: pinned page, offset of the row returned last */
 	Buffer		buffer;
@@ -72,14 +78,29 @@ typedef struct ZScanDescData
 	/* ANALYZE: rows of the block that are dead */
 	int			ndead;
 
+	/* TID range */
+	ItemPointerData mintid;
+	ItemPointerData maxtid;
+
 	ZVersion	version;		/* workspace */
 } ZScanDescData;
 
 typedef ZScanDescData *ZScanDesc;
 
-/* next block of the scan, InvalidBlockNumber at the end; takes no pin */
-extern BlockNumber zheap_scan_next_block(ZScanDesc scan,
-										 ScanDirection direction);
+/*
+ * Read the next block of the scan, which becomes scan->block: its buffer,
+ * pinned, or InvalidBuffer at the end.  The other reads one that is named.
+ */
+extern Buffer zheap_scan_next_buffer(ZScanDesc scan, ScanDirection direction);
+extern Buffer zheap_scan_read_block(ZScanDesc scan, BlockNumber block);
+
+/*
+ * Page mode: collect what the snapshot sees of scan->block, which is in that
+ * buffer; of the listed offsets only, if any are given.  Releases the pin.
+ */
+extern void zheap_scan_load_page(ZScanDesc scan, Buffer buffer,
+								 const OffsetNumber *offsets, int noffsets,
+								 bool predicate_lock);
 
 /* restrict a scan not yet begun; total InvalidBlockNumber: to the end */
 extern void zheap_scan_set_limits(ZScanDesc scan, BlockNumber start,

@@ -38,7 +38,7 @@ zheap_buffer_note(Relation rel, BlockNumber block, Buffer buffer)
 
 	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
 		return;
-	recent[i].locator = RelationLocator(rel);
+	recent[i].locator = rel->rd_locator;
 	recent[i].block = block;
 	recent[i].buffer = buffer;
 }
@@ -53,8 +53,8 @@ zheap_buffer_read(Relation rel, BlockNumber block)
 	/* a temporary table may bear another table's number */
 	if (BufferIsValid(recent[i].buffer) && recent[i].block == block &&
 		!RelationUsesLocalBuffers(rel) &&
-		RelFileLocatorEquals(recent[i].locator, RelationLocator(rel)) &&
-		ReadRecentBuffer(RelationLocator(rel), MAIN_FORKNUM, block,
+		RelFileLocatorEquals(recent[i].locator, rel->rd_locator) &&
+		ReadRecentBuffer(rel->rd_locator, MAIN_FORKNUM, block,
 						 recent[i].buffer))
 	{
 		pgstat_count_buffer_read(rel);
@@ -67,35 +67,9 @@ zheap_buffer_read(Relation rel, BlockNumber block)
 }
 
 /*
- * As ReadBufferExtended(), for a reader of block after block that had the block
- * before in buffer "last" (or Invalid).  Blocks that were loaded one after the
- * other tend to lie so in the buffer pool: try the neighbour before the block
- * is looked up.
- */
-Buffer
-zheap_buffer_read_next(Relation rel, BlockNumber block, Buffer last,
-					   BufferAccessStrategy strategy)
-{
-	Buffer		buffer = last + 1;
-
-	/* pinning by ReadRecentBuffer would count as heavy use */
-	if (last > 0 && last < NBuffers && strategy == NULL &&
-		!RelationUsesLocalBuffers(rel) &&
-		ReadRecentBuffer(RelationLocator(rel), MAIN_FORKNUM, block, buffer))
-	{
-		pgstat_count_buffer_read(rel);
-		pgstat_count_buffer_hit(rel);
-	}
-	else
-		buffer = ReadBufferExtended(rel, MAIN_FORKNUM, block, RBM_NORMAL,
-									strategy);
-	zheap_buffer_note(rel, block, buffer);
-	return buffer;
-}
-
-/*
- * Where the page of the next block will probably be, by the same reasoning;
- * NULL if that can't be said.  An address, nothing more: not to be read from.
+ * Where the page of the next block will probably be, since blocks that were
+ * loaded one after the other tend to lie so in the buffer pool; NULL if that
+ * can't be said.  An address, nothing more: not to be read from.
  */
 const char *
 zheap_buffer_next_page(Relation rel, Buffer buffer,

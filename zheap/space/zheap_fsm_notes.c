@@ -91,7 +91,7 @@ tell_of_pages(Relation rel, const FreedPage *page, int n)
 	for (int i = 0; i < n; i++)
 	{
 		if (page[i].block >= nblocks ||
-			!RelFileLocatorEquals(page[i].locator, RelationLocator(rel)))
+			!RelFileLocatorEquals(page[i].locator, rel->rd_locator))
 			continue;
 		RecordPageWithFreeSpace(rel, page[i].block,
 								zheap_fsm_room(page[i].room));
@@ -332,7 +332,7 @@ zheap_fsm_notes_add(Relation rel, BlockNumber block, Page page, Size bytes)
 	last = nfreed > 0 ? &freed[nfreed - 1] : NULL;
 	if (last != NULL && last->block == block &&
 		last->relid == RelationGetRelid(rel) &&
-		RelFileLocatorEquals(last->locator, RelationLocator(rel)))
+		RelFileLocatorEquals(last->locator, rel->rd_locator))
 	{
 		if (last->room > 0)
 			last->room = Min(last->room + bytes, BLCKSZ - 1);
@@ -346,7 +346,7 @@ zheap_fsm_notes_add(Relation rel, BlockNumber block, Page page, Size bytes)
 	room = room_to_come(page);
 	last = &freed[nfreed++];
 	last->relid = RelationGetRelid(rel);
-	last->locator = RelationLocator(rel);
+	last->locator = rel->rd_locator;
 	last->block = block;
 	last->room = room;
 	last->before = room - Min(room, bytes);
@@ -361,13 +361,13 @@ zheap_fsm_notes_rolled_back(Relation rel, BlockNumber block, Size room)
 		return;
 	if (naborted > 0 && aborted[naborted - 1].block == block &&
 		RelFileLocatorEquals(aborted[naborted - 1].locator,
-							 RelationLocator(rel)))
+							 rel->rd_locator))
 		naborted--;
 	if (naborted == ABORTED_MAX_USED)
 		return;
 	page = &aborted[naborted++];
 	page->relid = RelationGetRelid(rel);
-	page->locator = RelationLocator(rel);
+	page->locator = rel->rd_locator;
 	page->block = block;
 	page->before = 0;
 	page->room = room;

@@ -19,9 +19,6 @@
  */
 extern void zheap_buffer_note(Relation rel, BlockNumber block, Buffer buffer);
 extern Buffer zheap_buffer_read(Relation rel, BlockNumber block);
-extern Buffer zheap_buffer_read_next(Relation rel, BlockNumber block,
-									 Buffer last,
-									 BufferAccessStrategy strategy);
 extern const char *zheap_buffer_next_page(Relation rel, Buffer buffer,
 										  BufferAccessStrategy strategy);
 

@@ -90,13 +90,13 @@ zheap_tablespace_rebuild_indexes(void)
 		Move	   *move = lfirst(lc);
 		Relation	rel = try_relation_open(move->relid, AccessShareLock);
 		bool		is_there = rel != NULL &&
-			RelFileLocatorEquals(RelationLocator(rel), move->locator);
+			RelFileLocatorEquals(rel->rd_locator, move->locator);
 		ReindexParams params = {0};
 
 		if (rel != NULL)
 			relation_close(rel, NoLock);
 		if (is_there)
-			(void) CompatReindexRelation(move->relid, &params);
+			(void) reindex_relation(NULL, move->relid, 0, &params);
 	}
 	list_free_deep(now);
 }
@@ -115,7 +115,7 @@ zheap_tablespace_check(Relation rel)
 		const Move *move = lfirst(lc);
 
 		if (move->relid == RelationGetRelid(rel) &&
-			RelFileLocatorEquals(RelationLocator(rel), move->locator))
+			RelFileLocatorEquals(rel->rd_locator, move->locator))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("cannot add rows to table \"%s\", which this transaction has moved to another tablespace",

@@ -137,7 +137,7 @@ delete_covered(Relation rel, const ItemPointerData *tid, CommandId cid)
 
 	if (!UndoRecPtrIsValid(last_open.urp) || last_open.block != block ||
 		last_open.cid != cid || zheap_tid_tag(tid) != 0 ||
-		!RelFileLocatorEquals(last_open.locator, RelationLocator(rel)) ||
+		!RelFileLocatorEquals(last_open.locator, rel->rd_locator) ||
 		IsInParallelMode())
 		return false;
 	fxid = undo_log_current_fxid();

@@ -26,8 +26,7 @@ static ExecutorFinish_hook_type prev_executor_finish = NULL;
  * flag and leaves it as it was, with or without an error.
  */
 static void
-epq_executor_run(QueryDesc *queryDesc, ScanDirection direction, uint64 count,
-				 bool execute_once)
+epq_executor_run(QueryDesc *queryDesc, ScanDirection direction, uint64 count)
 {
 	bool		outer = zheap_epq_running;
 
@@ -35,9 +34,9 @@ epq_executor_run(QueryDesc *queryDesc, ScanDirection direction, uint64 count,
 	PG_TRY();
 	{
 		if (prev_executor_run)
-			prev_executor_run(queryDesc, direction, count, execute_once);
+			prev_executor_run(queryDesc, direction, count);
 		else
-			standard_ExecutorRun(queryDesc, direction, count, execute_once);
+			standard_ExecutorRun(queryDesc, direction, count);
 	}
 	PG_FINALLY();
 	{

@@ -313,7 +313,7 @@ append_to_last(const InsertOp *op, InsertStep *step, const ZTuple *tuple)
 	if (!UndoRecPtrIsValid(last_open.urp) || last_open.fxid != op->fxid ||
 		last_open.cid != op->cid ||
 		last_open.block != RelationGetTargetBlock(rel) ||
-		!RelFileLocatorEquals(last_open.locator, RelationLocator(rel)) ||
+		!RelFileLocatorEquals(last_open.locator, rel->rd_locator) ||
 		op->token != 0 || op->copied != NULL || op->frozen)
 		return false;
 

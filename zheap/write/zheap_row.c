@@ -350,7 +350,7 @@ row_queue(ZRowWrite *w)
 	UNDO_ERROR_POINT("before-wait");
 	if (w->policy == LockWaitBlock)
 		LockTuple(w->rel, &w->tid, heavy);
-	else if (!ConditionalLockTuple(w->rel, &w->tid, heavy))
+	else if (!ConditionalLockTuple(w->rel, &w->tid, heavy, false))
 	{
 		if (w->policy == LockWaitError)
 			row_not_available(w);
@@ -384,7 +384,7 @@ zheap_row_wait_for(ZRowWrite *w, Fxid fxid)
 
 	if (w->policy == LockWaitBlock)
 		XactLockTableWait(xid, w->rel, &w->tid, w->oper);
-	else if (!ConditionalXactLockTableWait(xid))
+	else if (!ConditionalXactLockTableWait(xid, false))
 	{
 		if (w->policy == LockWaitError)
 			row_not_available(w);

@@ -581,6 +581,20 @@ update_write_in_place(ZRowWrite *w, ZUpdatePlan *plan)
 		pfree(jump);
 }
 
+/* the columns that any index covers; the caller frees the result */
+static Bitmapset *
+update_indexed_attrs(Relation rel)
+{
+	Bitmapset  *attrs = RelationGetIndexAttrBitmap(rel,
+												   INDEX_ATTR_BITMAP_HOT_BLOCKING);
+	Bitmapset  *summarized = RelationGetIndexAttrBitmap(rel,
+														INDEX_ATTR_BITMAP_SUMMARIZED);
+
+	attrs = bms_add_members(attrs, summarized);
+	bms_free(summarized);
+	return attrs;
+}
+
 /*
  * See table_tuple_update().  TM_Ok in place: *otid gets the tag PRE, so that
  * triggers find the old version; slot->tts_tid is the plain TID.
@@ -589,7 +603,7 @@ TM_Result
 zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 			 CommandId cid, Snapshot snapshot, Snapshot crosscheck, bool wait,
 			 TM_FailureData *tmfd, LockTupleMode *lockmode,
-			 bool *update_indexes)
+			 TU_UpdateIndexes *update_indexes)
 {
 	ZRowWrite	row;
 	ZRowWrite  *w = &row;
@@ -605,7 +619,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	memset(&plan, 0, sizeof(plan));
 	plan.rel = rel;
 	plan.slot = slot;
-	plan.all_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_ALL);
+	plan.all_attrs = update_indexed_attrs(rel);
 	plan.key_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_KEY);
 	plan.room_options = zheap_make_room_options(rel);
 	plan.tid_wanted = update_conditions_want_tid(rel);
@@ -621,7 +635,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	w->decide_arg = &plan;
 	result = update_take(w, &plan);
 	*lockmode = w->mode;
-	*update_indexes = false;
+	*update_indexes = TU_None;
 
 	if (result == TM_Ok)
 	{
@@ -646,10 +660,12 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 		}
 		slot->tts_tableOid = RelationGetRelid(rel);
 		slot->tts_tid = newtid;
-		*update_indexes = plan.move;
+		if (plan.move)
+			*update_indexes = TU_All;
 
 		/* an in-place update leaves no dead row behind */
-		pgstat_count_heap_update(rel, !plan.move);
+		pgstat_count_heap_update(rel, !plan.move,
+								 plan.move && !plan.same_page);
 		if (!plan.move)
 		{
 			*otid = w->tid;

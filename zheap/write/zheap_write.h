@@ -80,6 +80,6 @@ extern TM_Result zheap_update(Relation rel, ItemPointer otid,
 							  Snapshot snapshot, Snapshot crosscheck,
 							  bool wait,
 							  TM_FailureData *tmfd, LockTupleMode *lockmode,
-							  bool *update_indexes);
+							  TU_UpdateIndexes *update_indexes);
 
 #endif							/* ZHEAP_WRITE_H */
