@@ -45,7 +45,7 @@ BEGIN
 	SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = off; SET LOCAL enable_nestloop = off;
 	RETURN QUERY SELECT par_run('SELECT count(*), sum(x.b), sum(y.a) FROM par x JOIN par y ON x.id = y.b', plans);
 	SET LOCAL enable_hashjoin = off; SET LOCAL enable_nestloop = on; SET LOCAL enable_indexscan = on;
-	RETURN QUERY SELECT par_run('SELECT count(*), sum(x.b), sum(length(y.t)) FROM par x JOIN par y ON x.id = y.id WHERE x.a = 3', plans);
+	RETURN QUERY SELECT par_run('SELECT count(*), sum(x.b), sum(length(y.t)) FROM par x LEFT JOIN par y ON x.id = y.id WHERE x.a = 3', plans);
 END $$;
 SELECT par_all(true);
 -- changes of the leader: in place, moved, new, deleted, undone

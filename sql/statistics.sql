@@ -80,7 +80,8 @@ DECLARE l text;
 BEGIN
 	FOR l IN EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, WAL, COSTS OFF, TIMING OFF, SUMMARY OFF) ' || q
 	LOOP
-		CONTINUE WHEN l ~ 'WAL:|Planning|Heap Fetches|Heap Blocks|Rows Removed by Index Recheck';
+		CONTINUE WHEN l ~ 'WAL:|Planning|Heap Fetches|Heap Blocks|Rows Removed by Index Recheck|Index Searches';
+		l := regexp_replace(l, 'rows=(\d+)\.\d+', 'rows=\1');
 		RETURN NEXT regexp_replace(regexp_replace(l, '(hit|read|dirtied|written|records|bytes|fpi)=[1-9]\d*', '\1', 'g'), ' (read|dirtied|written|fpi)\y', '', 'g');
 	END LOOP;
 END $$;
@@ -101,7 +102,7 @@ INSERT INTO st_p SELECT g, g FROM generate_series(1, 500) g;
 CREATE FUNCTION st_see(i int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
 	IF i = 400 THEN
-		RAISE NOTICE 'index: %', (SELECT (command, phase, blocks_total > 0, blocks_done >= 0, relid::regclass)::text FROM pg_stat_progress_create_index WHERE pid = pg_backend_pid());
+		RAISE NOTICE 'index: %', (SELECT (command, phase, blocks_total > 0, blocks_done >= 0, (SELECT relname FROM pg_class c WHERE c.oid = relid))::text FROM pg_stat_progress_create_index WHERE pid = pg_backend_pid());
 		RAISE NOTICE 'analyze: %', (SELECT (phase, sample_blks_total > 1, sample_blks_scanned = sample_blks_total)::text FROM pg_stat_progress_analyze WHERE pid = pg_backend_pid());
 		RAISE NOTICE 'copy: %', (SELECT (command, type, tuples_processed)::text FROM pg_stat_progress_copy WHERE pid = pg_backend_pid());
 	END IF;
