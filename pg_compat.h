@@ -21,6 +21,7 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
+#include "utils/wait_event.h"
 
 #if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 190000
 #error "zheap_am supports PostgreSQL 15, 16, 17 and 18"
@@ -106,7 +107,7 @@
 #define COMPAT_NO_CURRENT_XACT_TUPLE
 
 /* wait events have no names */
-#define WaitEventExtensionNew(name)		PG_WAIT_EXTENSION
+#define WaitEventExtensionNew(name)		((void) (name), PG_WAIT_EXTENSION)
 
 #define COMPAT_READ_STREAM
 #include "compat/read_stream.h"

@@ -75,6 +75,18 @@ extern UndoHorizons undo_log_horizons(void);
 /* ERROR with a hint unless the library was preloaded (shared memory exists). */
 extern void undo_shmem_require(void);
 
+/* what a process sleeps for, as pg_stat_activity names it where it can */
+typedef enum UndoWait
+{
+	UNDO_WAIT_LAUNCHER,			/* ZheapUndoLauncherMain */
+	UNDO_WAIT_WORKER,			/* ZheapRollbackWorkerMain */
+	UNDO_WAIT_DRAIN,			/* ZheapRollbackDrain */
+	UNDO_WAIT_ROOM,				/* ZheapUndoRoom */
+	UNDO_WAIT_HORIZON			/* ZheapUndoHorizon */
+} UndoWait;
+
+extern uint32 undo_wait_event(UndoWait wait);
+
 /*
  * The commit log is asked for writers from U on only, so a table may have
  * this as its relfrozenxid, and each table must have one: it is what keeps

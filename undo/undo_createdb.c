@@ -128,7 +128,7 @@ drain_source(const char *name)
 		undo_log_wake_launcher();
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 DRAIN_STEP_MS, PG_WAIT_EXTENSION);
+						 DRAIN_STEP_MS, undo_wait_event(UNDO_WAIT_DRAIN));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}

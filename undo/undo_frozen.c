@@ -66,7 +66,7 @@ undo_frozen_raise_horizons(void)
 		undo_log_wake_launcher();
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 RAISE_STEP_MS, PG_WAIT_EXTENSION);
+						 RAISE_STEP_MS, undo_wait_event(UNDO_WAIT_HORIZON));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}

@@ -335,7 +335,7 @@ undo_holders_wait_for_room(void)
 		undo_log_wake_launcher();
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 ROOM_STEP_MS, PG_WAIT_EXTENSION);
+						 ROOM_STEP_MS, undo_wait_event(UNDO_WAIT_ROOM));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}

@@ -559,6 +559,6 @@ undo_launcher_main(Datum arg)
 			naptime = Max(undo_discard_naptime, MAX_NAP_MS);
 		}
 		PG_END_TRY();
-		undo_worker_nap(naptime);
+		undo_worker_nap(naptime, UNDO_WAIT_LAUNCHER);
 	}
 }

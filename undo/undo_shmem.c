@@ -156,6 +156,24 @@ undo_shmem_require(void)
 				 errhint("Add zheap_am to shared_preload_libraries and restart the server.")));
 }
 
+/* the number of a wait event; names are registered when they are first used */
+uint32
+undo_wait_event(UndoWait wait)
+{
+	static const char *const names[] = {
+		[UNDO_WAIT_LAUNCHER] = "ZheapUndoLauncherMain",
+		[UNDO_WAIT_WORKER] = "ZheapRollbackWorkerMain",
+		[UNDO_WAIT_DRAIN] = "ZheapRollbackDrain",
+		[UNDO_WAIT_ROOM] = "ZheapUndoRoom",
+		[UNDO_WAIT_HORIZON] = "ZheapUndoHorizon"
+	};
+	static uint32 events[lengthof(names)];
+
+	if (events[wait] == 0)
+		events[wait] = WaitEventExtensionNew(names[wait]);
+	return events[wait];
+}
+
 UndoLogShared *
 undo_shmem_log(char persistence, UndoLogNumber log)
 {

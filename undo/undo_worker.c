@@ -132,11 +132,11 @@ check_for_exit(void)
 
 /* See undo_worker.h. */
 void
-undo_worker_nap(long milliseconds)
+undo_worker_nap(long milliseconds, UndoWait wait)
 {
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 milliseconds, PG_WAIT_EXTENSION);
+					 milliseconds, undo_wait_event(wait));
 	ResetLatch(MyLatch);
 	check_for_exit();
 	if (ConfigReloadPending)
@@ -550,7 +550,7 @@ idle_nap(void)
 {
 	for (long left = WORKER_NAP_MS; left > 0; left -= WORKER_BUSY_NAP_MS)
 	{
-		undo_worker_nap(Min(left, WORKER_BUSY_NAP_MS));
+		undo_worker_nap(Min(left, WORKER_BUSY_NAP_MS), UNDO_WAIT_WORKER);
 		if (others_wait())
 			break;
 	}
@@ -633,7 +633,8 @@ undo_rollback_worker_main(Datum arg)
 		if (!remaining)
 			idle_nap();
 		else
-			undo_worker_nap(finished > 0 ? 1 : WORKER_BUSY_NAP_MS);
+			undo_worker_nap(finished > 0 ? 1 : WORKER_BUSY_NAP_MS,
+							UNDO_WAIT_WORKER);
 	}
 	proc_exit(0);
 }

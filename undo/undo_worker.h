@@ -73,7 +73,7 @@ extern bool undo_discard_run_is_unapplied(const UndoEntry *run, Fxid u);
 extern bool undo_rollback_paused;
 
 /* what launcher and workers share: sleep, end if told to, read new settings */
-extern void undo_worker_nap(long milliseconds);
+extern void undo_worker_nap(long milliseconds, UndoWait wait);
 
 /*
  * To be called before the process connects: settings that would keep it from
