@@ -93,7 +93,9 @@ DELETE FROM counted WHERE id <= 100;
 UPDATE counted SET t = 'y' WHERE id > 900;
 UPDATE counted SET id = id + 1000 WHERE id > 980;});
 is(counts('VACUUM (FULL, VERBOSE) counted'), '0 1020 120', 'VERBOSE with old snapshots');
-is($node->safe_psql('postgres', q{SELECT reltuples FROM pg_class WHERE relname = 'counted'}), '900', 'live rows');
+# since 18 the index build doesn't correct the number where autovacuum is off
+is($node->safe_psql('postgres', q{SELECT reltuples FROM pg_class WHERE relname = 'counted'}),
+	$node->pg_version >= 18 ? '1020' : '900', 'live rows, or rows kept');
 for my $s (@on_primary, @on_standby)
 {
 	ask($s, 'COMMIT');

@@ -13,8 +13,7 @@ use ZheapTest;
 my $node = zheap_node('contrib', conf => q{
 track_commit_timestamp = on
 track_functions = all
-wal_level = logical
-old_snapshot_threshold = -1});
+wal_level = logical});
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION zheap_am');
 
