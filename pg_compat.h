@@ -103,6 +103,10 @@
 			smgrclearowner(&(rel)->rd_smgr, (rel)->rd_smgr); \
 	} while (0)
 
+/* the process that had a virtual transaction's number; may have another now */
+#define CompatVxidProc(vxid)			BackendIdGetProc((vxid).backendId)
+#define CompatProcLxid(proc)			((proc)->lxid)
+
 /* tuple slots aren't asked whose row they hold */
 #define COMPAT_NO_CURRENT_XACT_TUPLE
 
@@ -116,10 +120,13 @@
 
 #else
 
+#include "storage/procarray.h"
 #include "storage/read_stream.h"
 
 #define smgr_forget_relation(rel)		RelationCloseSmgr(rel)
 #define OldSnapshotThresholdActive()	false
+#define CompatVxidProc(vxid)			ProcNumberGetProc((vxid).procNumber)
+#define CompatProcLxid(proc)			((proc)->vxid.lxid)
 
 #if PG_VERSION_NUM < 180000
 #include "access/tidstore.h"
@@ -201,6 +208,10 @@ typedef bool TU_UpdateIndexes;
 #define RelationLocator(rel)			((rel)->rd_locator)
 #define CompatMyProcNumber				MyProcNumber
 #define CompatInvalidProcNumber			INVALID_PROC_NUMBER
+#define CompatDatabaseOwnercheck(db, role) \
+	object_ownercheck(DatabaseRelationId, db, role)
+#define CompatReindexRelation(relid, params) \
+	reindex_relation(NULL, relid, 0, params)
 
 /* reads in flight that an error left behind; before UnlockBuffers() */
 #if PG_VERSION_NUM >= 180000
