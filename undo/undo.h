@@ -174,6 +174,9 @@ extern int	undo_insertion_add(UndoInsertion *ins, uint8 kind, uint8 flags,
 /*
  * A payload whose bytes are only known after the page was prepared may be
  * changed in place until undo_insert_apply(), its length may not.
+ *
+ * undo_insert_register: block_id 0 says that there is no table page; else the
+ * table page was registered before, as block 0.
  */
 extern void undo_insert_prepare(UndoInsertion *ins);
 extern void undo_insert_apply(UndoInsertion *ins);

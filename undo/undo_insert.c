@@ -162,8 +162,6 @@ undo_insert_prepare(UndoInsertion *ins)
 
 	Assert(ins->nrecs > 0);
 	/* U12 */
-	/* U12 */
-	/* U12 */
 	Assert(!(MyProc->statusFlags & PROC_IN_VACUUM));
 	Assert(!undo_xact_in_abort);
 	/* the leader of a parallel query may insert its result */
@@ -473,7 +471,7 @@ undo_insert_redo(XLogReaderState *record, uint8 block_id, uint16 first_offset,
 		if ((!ins.new_run && ins.start != first_offset) ||
 			!form_insertion(&ins, page, BufferGetBlockNumber(buffer)) ||
 			undo_insertion_offset(&ins, 0) != first_offset)
-			ereport(PANIC,		/* U8 */	/* U8 *//* U8 */
+			ereport(PANIC,		/* U8 */
 					(errcode(ERRCODE_DATA_CORRUPTED),
 					 errmsg("undo page %u ends at byte %u, but WAL goes on with a record at byte %u",
 							BufferGetBlockNumber(buffer), ins.start,

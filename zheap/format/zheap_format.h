@@ -120,7 +120,8 @@ extern void zheap_delta_redo(XLogReaderState *record);
 extern void zheap_delta_desc(StringInfo buf, XLogReaderState *record);
 
 /* ----------------------------------------------------------------
- *	WAL records; those below 0x60 are the undo store's
+ *	WAL records; those below 0x60 are the undo store's, 0xF0 is the last free
+ *	code.  INSERT to DELETE change rows: zheap_am.c knows them as a range
  * ----------------------------------------------------------------
  */
 #define XLOG_ZHEAP_INSERT		0x60

@@ -309,7 +309,7 @@ extern bool zheap_page_can_begin_spill(Page page);
 extern void zheap_page_put_spill(Page page, Fxid fxid, UndoRecPtr urp);
 extern void zheap_page_end_spill(Page page);
 
-/* what is wrong with a page's structure (palloc'd text), or NULL; P1-P4 */
+/* what is wrong with a page's structure (palloc'd text), or NULL; Z3, Z12 to Z14 */
 extern char *zheap_page_problem(Page page);
 
 /* assert builds: ERROR if the private copy that "work" leaves isn't sound */

@@ -25,7 +25,8 @@ typedef enum ZXactStatus
 {
 	ZXACT_ALL_VISIBLE,			/* fxid < U, or 0 */
 	ZXACT_CURRENT,				/* of my own top transaction, not aborted */
-	ZXACT_RUNNING,				/* foreign */
+	ZXACT_RUNNING,				/* foreign; asked for an MVCC snapshot: in
+								 * progress for it, even if committed since */
 	ZXACT_COMMITTED,
 	ZXACT_ABORTED
 } ZXactStatus;
@@ -217,7 +218,8 @@ extern void zheap_visibility_end(ZReadContext *cx);
  * if there is one that isn't ended.  All snapshot types:
  *	MVCC, SELF, ANY (newest non-aborted image, whatever its status), DIRTY
  *	(fills snapshot->xmin, xmax, speculativeToken), NON_VACUUMABLE, TOAST (as
- *	SELF).  With an ended result true is never returned, but *v is filled (kind,
+ *	SELF).  With an ended result true is returned for NON_VACUUMABLE only;
+ *	otherwise false, but *v is filled (kind,
  *	writer, next) when the newest relevant version is ended, else v->len = 0.
  */
 extern bool zheap_visibility_find(ZReadContext *cx, Buffer buffer, Page page,
@@ -235,7 +237,7 @@ extern bool zheap_visibility_is_past(ZReadContext *cx, Buffer buffer,
 
 /*
  * For page scans: the owners of a page's xact slots, each judged once.  A row
- * that is NORMAL and whose xact slot isn't unseen (or is only a locker's) is
+ * that is NORMAL and whose xact slot is seen (or is only a locker's) is
  * seen as it stands, unless it has ended; then not at all.  Index 0 stands for
  * rows without an owner.
  *

@@ -49,10 +49,9 @@ extern bool zheap_spill_chain_next_entry(ZSpillCursor *entries,
 										 ZSpillEntry *entry);
 
 /*
- * Look for a spilled row.  Records of writers below floor are not read: a
- * snapshot that
- * passes the xmin of a snapshot asks for that snapshot.  entry->tuple lives
- * until the next call.
+ * Look for a spilled row.  floor is the xmin of the snapshot that asks, or 0:
+ * what a writer below it spilled is dead for that snapshot, so the record is
+ * not read.  entry->tuple lives until the next call.
  */
 extern ZSpillResult zheap_spill_chain_find(UndoReader *reader, Page page,
 										   BlockNumber block, OffsetNumber off,

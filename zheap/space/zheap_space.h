@@ -189,8 +189,8 @@ extern Buffer zheap_space_find_page(Relation rel, Size len,
 									Buffer *vmbuffer);
 
 /*
- * Clear the page's all-visible state as part of a change: vm_prepare before
- * the critical section (locks the VM page), vm_clear inside, register, set
+ * Clear the page's all-visible state as part of a change: vm_add and vm_lock
+ * before the critical section, vm_clear inside, register, set
  * LSN, release (Z30).  Zeroed by the caller before the first
  * vm_add; without any added block all of these do nothing.  release unlocks:
  * the pins stay the caller's.  Clearing the flag on the table page

@@ -5,7 +5,7 @@
  *	  and by redo alike, and redo and description of their WAL records.
  *
  * Nothing here decides anything: what to do to the page is in the record. The
- * records are built by zheap_row_write.c, zheap_delete.c and zheap_update.c.
+ * records are built by zheap_row_write.c, zheap_delete.c and zheap_move.c.
  *
  *-------------------------------------------------------------------------
  */

@@ -14,7 +14,7 @@
  *				UPDATE: prefix, old and new length of the middle, packed
  *				block 0: table page; UPDATE: new middle bytes
  *				block 1: undo page, unless NO_UNDO (data: see undo_insert_register())
- *				next:	 visibility map page, if CLEARED_VM
+ *				next:	 visibility map page, if CLEARED_VM (DELETE)
  *	MOVE		main data: flags u8; tenures u8, the new one's in the upper
  *				half; both xact slots u8; both offsets, packed; byte offset of
  *				the first undo record u16, and of the second packed as
