@@ -192,6 +192,73 @@ SELECT min(id), max(id) FROM own_part;
 COMMIT;
 SELECT v, count(*), min(id), max(id) FROM own_part GROUP BY v ORDER BY v;
 
+-- one statement a row, in any order, on rows that the transaction has made;
+-- triggers and deferred checks look at them again
+CREATE TABLE own_ref (id int PRIMARY KEY);
+INSERT INTO own_ref VALUES (1), (2);
+CREATE TABLE own_rows (id int PRIMARY KEY, v int, ref int REFERENCES own_ref DEFERRABLE INITIALLY DEFERRED);
+CREATE TABLE own_seen_by_trigger (what text, n int, v bigint);
+CREATE FUNCTION own_row_trigger() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO own_seen_by_trigger VALUES (TG_OP, COALESCE(NEW.id, OLD.id),
+		(CASE WHEN TG_OP = 'INSERT' THEN 0 ELSE OLD.v END) * 1000 + (CASE WHEN TG_OP = 'DELETE' THEN 0 ELSE NEW.v END));
+	RETURN NULL;
+END $$;
+CREATE TRIGGER own_rows_after AFTER INSERT OR UPDATE OR DELETE ON own_rows FOR EACH ROW EXECUTE FUNCTION own_row_trigger();
+BEGIN;
+DO $$
+BEGIN
+	FOR i IN 1..300 LOOP
+		INSERT INTO own_rows VALUES (i, 1, 1);
+	END LOOP;
+	FOR i IN 1..300 LOOP
+		UPDATE own_rows SET v = v + 1 WHERE id = 1 + (i * 97) % 300;
+	END LOOP;
+	FOR i IN 1..300 LOOP
+		BEGIN
+			UPDATE own_rows SET v = v + 1 WHERE id = 1 + (i * 89) % 300;
+			IF i % 4 = 0 THEN
+				RAISE EXCEPTION 'back';
+			END IF;
+		EXCEPTION WHEN raise_exception THEN
+			NULL;
+		END;
+	END LOOP;
+	FOR i IN 1..100 LOOP
+		DELETE FROM own_rows WHERE id = i * 3;
+	END LOOP;
+END $$;
+SELECT v, count(*), sum(id) FROM own_rows GROUP BY v ORDER BY v;
+SELECT what, count(*), sum(n), sum(v) FROM own_seen_by_trigger GROUP BY what ORDER BY what;
+-- there and back again: only what is left is checked
+UPDATE own_rows SET ref = 99 WHERE id = 1;
+UPDATE own_rows SET ref = 1 WHERE id = 1;
+UPDATE own_rows SET ref = 99 WHERE id = 2;
+DELETE FROM own_rows WHERE id = 2;
+INSERT INTO own_rows VALUES (2, 5, 2);
+UPDATE own_rows SET ref = 99 WHERE id = 4;
+SAVEPOINT s;
+UPDATE own_rows SET ref = 98 WHERE id IN (4, 5);
+ROLLBACK TO s;
+UPDATE own_rows SET ref = 2, v = v + 10 WHERE id = 4 RETURNING *;
+SET CONSTRAINTS ALL IMMEDIATE;
+COMMIT;
+BEGIN;
+UPDATE own_rows SET ref = 2 WHERE id = 1;
+UPDATE own_rows SET ref = 99 WHERE id = 1;
+UPDATE own_rows SET v = v + 1 WHERE id = 1;
+COMMIT;
+WITH a AS (UPDATE own_rows SET v = v + 1 WHERE id <= 5 RETURNING id, v)
+	SELECT a.id, a.v, r.v FROM a JOIN own_rows r ON r.id = a.id ORDER BY a.id;
+BEGIN;
+UPDATE own_rows SET v = 0 WHERE id <= 5;
+-- a row twice in one command
+UPDATE own_rows r SET v = r.v + g FROM generate_series(1, 3) g WHERE r.id = 1;
+SELECT count(*) FROM own_rows WHERE v BETWEEN 0 AND 3 AND id <= 5;
+MERGE INTO own_rows r USING (VALUES (1), (1)) s(id) ON r.id = s.id WHEN MATCHED THEN UPDATE SET v = r.v + 1;
+ROLLBACK;
+SELECT v, count(*), sum(id), sum(ref) FROM own_rows GROUP BY v ORDER BY v;
+
 -- temporary tables, too
 CREATE TEMP TABLE own_temp (id int PRIMARY KEY, v int);
 BEGIN;
@@ -209,5 +276,5 @@ SELECT count(*), sum(v) FROM own_temp;
 FETCH t0;
 COMMIT;
 SELECT count(*), sum(v) FROM own_temp;
-DROP TABLE own, own_key, own_log, own_part, own_temp;
-DROP FUNCTION own_seen, own_change, own_look, own_trigger;
+DROP TABLE own, own_key, own_log, own_part, own_temp, own_rows, own_ref, own_seen_by_trigger;
+DROP FUNCTION own_seen, own_change, own_look, own_trigger, own_row_trigger;

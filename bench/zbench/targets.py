@@ -100,6 +100,8 @@ def targets(clients: int, largest: int) -> list[Target]:
                "old snapshot", "table_size", 1.05, "value", unit="times"),
         Target("the same key deleted and inserted 1,350 times: CPU",
                "own-changes", "same key", "cpu", 1.5),
+        Target("a statement for each of 60,000 rows, one transaction: CPU",
+               "own-changes", "row by row", "cpu", 1.5),
         Target("rows moved through partitions, one transaction: CPU",
                "own-changes", "partitions", "cpu", 1.5),
         Target("ROLLBACK of 500,000 updates: answer", "rollback", "",

@@ -19,6 +19,7 @@ END $$"""
 def own_changes(b: Bench) -> None:
     """One transaction among the rows that it has ended itself."""
     same_key(b)
+    row_by_row(b)
     partitions(b)
 
 
@@ -38,6 +39,36 @@ def same_key(b: Bench) -> None:
         rows = side.sql("SELECT * FROM same_key")
         b.check(side, "the last row is left", rows == [(1, n)], rows)
         b.check_pages(side, "same_key")
+
+
+ROW_BY_ROW = (
+    "INSERT INTO rows VALUES (i, 0, 'x')",
+    "UPDATE rows SET v = v + 1 WHERE id = 1 + (i * 7919) % {n}",
+    "UPDATE rows SET v = v + 1 WHERE id = 1 + i / 10",
+    "DELETE FROM rows WHERE id = 2 * i",
+)
+
+
+def row_by_row(b: Bench) -> None:
+    """One transaction, a statement for each row, in several orders."""
+    n = 2000 if b.p.quick else 60000
+    for side in b.turns():
+        side.fresh_database()
+        side.sql("CREATE TABLE rows (id int PRIMARY KEY, v int, t text)")
+        wall = cpu = 0.0
+        with Timed(side) as t:
+            t.run("BEGIN")
+            for statement in ROW_BY_ROW:
+                took = t.run(f"DO $$ BEGIN FOR i IN 1..{n} LOOP "
+                             f"{statement.format(n=n)}; END LOOP; END $$")
+                wall += took[0]
+                cpu += took[1]
+            t.run("COMMIT")
+        b.note(side, "time", wall * 1000, "ms", "row by row")
+        b.note(side, "cpu", cpu * 1000, "ms", "row by row")
+        rows = side.sql("SELECT count(*) FROM rows")
+        b.check(side, "half of the rows are left", rows == [(n // 2,)], rows)
+        b.check_pages(side, "rows")
 
 
 def partitions(b: Bench) -> None:

@@ -286,6 +286,21 @@ extern void zheap_visibility_top(ZReadContext *cx, Buffer buffer, Page page,
 								 ZTop *top);
 
 /*
+ * The same for a row whose newest change is my own, was made by a command
+ * before cid and did not end the row, if that can be told without a look at
+ * the record.  Then kind is 0 and cid is 0, whatever it was.
+ */
+extern bool zheap_visibility_own_top(ZReadContext *cx, Buffer buffer,
+									 Page page, BlockNumber block,
+									 OffsetNumber off, CommandId cid,
+									 ZTop *top);
+
+/* was the row's newest change, aborted ones apart, made by my transaction */
+extern bool zheap_visibility_is_mine(ZReadContext *cx, Buffer buffer,
+									 Page page, BlockNumber block,
+									 OffsetNumber off);
+
+/*
  * Image and identity before my own most recent in-place update of the row
  * (tag PRE).  False if the top isn't an own in-place update.
  */

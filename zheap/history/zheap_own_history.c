@@ -25,26 +25,28 @@
 #include "common/hashfn.h"
 #include "utils/rel.h"
 
+#include "undo/undo_cache.h"
 #include "undo/undo_debug.h"
 #include "zheap/history/zheap_own_history.h"
 
-#define SETS		1024		/* a power of two */
+#define SETS		512
 #define SETS_USED	UNDO_KNOB("own-history", SETS, 1, SETS)
 #define WAYS		4			/* entries that share a page's place */
 
-static ZOwnHistory table[SETS][WAYS];
+static ZOwnHistory *table = NULL;
 
 /* of all that this top transaction wrote anywhere */
 static Fxid last_top = InvalidFxid;
 static CommandId last_bound = 0;
 
+/* the page's place; the table must be there */
 static inline ZOwnHistory *
 set_of(Relation rel, BlockNumber block)
 {
 	uint32		key = (uint32) rel->rd_locator.relNumber *
 		UINT32_C(0x9E3779B1) + block;
 
-	return table[murmurhash32(key) % SETS_USED];
+	return &table[(murmurhash32(key) % SETS_USED) * WAYS];
 }
 
 static inline bool
@@ -87,15 +89,21 @@ zheap_own_history_get(Relation rel, BlockNumber block, Fxid fxid,
 					  UndoRecPtr urp)
 {
 	Assert(fxid != InvalidFxid);
+	if (table == NULL)
+		return NULL;
 	return find(set_of(rel, block), rel, fxid, urp);
 }
 
 const ZOwnHistory *
 zheap_own_history_put(Relation rel, BlockNumber block, const ZOwnHistory *h)
 {
-	ZOwnHistory *set = set_of(rel, block);
-	ZOwnHistory *to = find(set, rel, h->fxid, h->urp);
+	ZOwnHistory *set;
+	ZOwnHistory *to;
 
+	if (table == NULL)
+		table = undo_cache_alloc(SETS * WAYS * sizeof(ZOwnHistory));
+	set = set_of(rel, block);
+	to = find(set, rel, h->fxid, h->urp);
 	if (to == NULL)
 		to = push(set);
 	*to = *h;
@@ -122,9 +130,9 @@ zheap_own_history_note(Relation rel, BlockNumber block,
 					   const ZXactSlotChoice *choice, Fxid fxid,
 					   UndoRecPtr urp, CommandId cid, bool lock)
 {
-	ZOwnHistory *set = set_of(rel, block);
 	CommandId	bound = lock ? 0 : cid + 1;
 	Fxid		top = U64FromFullTransactionId(GetTopFullTransactionIdIfAny());
+	ZOwnHistory *set;
 	ZOwnHistory *h;
 
 	if (last_top != top)
@@ -133,6 +141,9 @@ zheap_own_history_note(Relation rel, BlockNumber block,
 		last_bound = 0;
 	}
 	last_bound = Max(last_bound, bound);
+	if (table == NULL)
+		table = undo_cache_alloc(SETS * WAYS * sizeof(ZOwnHistory));
+	set = set_of(rel, block);
 
 	switch (choice->tenure)
 	{

@@ -49,7 +49,8 @@ extern const ZOwnHistory *zheap_own_history_put(Relation rel,
 
 /*
  * Record urp was written, by fxid (mine) with this choice, for a change by the
- * command cid, or for a row lock.  To be told of every record.
+ * command cid, or for a row lock.  To be told of every record, after the
+ * critical section; may allocate.
  */
 extern void zheap_own_history_note(Relation rel, BlockNumber block,
 								   const ZXactSlotChoice *choice, Fxid fxid,

@@ -418,6 +418,9 @@ own_is_accepted(const ZReadContext *cx, ZWalk *walk)
 			return ZHeaderIsEnded(&walk->hdr);
 		case SNAPSHOT_NON_VACUUMABLE:
 			return !walk->skip;
+		case SNAPSHOT_ANY:
+			/* which transaction ended it is shown to users */
+			return !walk->skip && !ZHeaderIsEnded(&walk->hdr);
 		case SNAPSHOT_MVCC:
 			break;
 		default:
@@ -943,6 +946,81 @@ zheap_visibility_top(ZReadContext *cx, Buffer buffer, Page page,
 		top->cid = walk.undo.cid;
 	if (top->kind == ZUNDO_MOVE)
 		top->next = walk.undo.tid;
+}
+
+/*
+ * Stand at the newest version of a row that is on the page, and tell what
+ * became of the owner that its header names.  CURRENT: my transaction made it.
+ * If the owner is neither mine nor aborted it didn't, for nobody takes over
+ * from a transaction that hasn't committed (Z2).
+ */
+static ZXactStatus
+walk_to_owner(ZReadContext *cx, ZWalk *walk, Buffer buffer, Page page,
+			  BlockNumber block, OffsetNumber off)
+{
+	ZXactStatus status;
+
+	if (off < FirstOffsetNumber || off > PageGetMaxOffsetNumber(page) ||
+		!ItemIdIsNormal(PageGetItemId(page, off)))
+		return ZXACT_ALL_VISIBLE;
+	zheap_walk_init(walk, cx->rel, &cx->reader, &cx->hz, block, off, NULL,
+					NULL);
+	if (zheap_walk_start(walk, page) != ZWALK_OWNED)
+		return ZXACT_ALL_VISIBLE;
+	status = zheap_walk_status(walk, buffer);
+	/* before my family's tenure */
+	return status == ZXACT_CURRENT && walk->skip ? ZXACT_COMMITTED : status;
+}
+
+bool
+zheap_visibility_own_top(ZReadContext *cx, Buffer buffer, Page page,
+						 BlockNumber block, OffsetNumber off, CommandId cid,
+						 ZTop *top)
+{
+	ZWalk		walk;
+
+	if (walk_to_owner(cx, &walk, buffer, page, block, off) != ZXACT_CURRENT ||
+		ZHeaderIsEnded(&walk.hdr))
+		return false;
+	if (!zheap_own_changes_precede(cid) &&
+		zheap_walk_own_history(&walk)->bound > cid)
+		return false;
+
+#ifdef USE_ASSERT_CHECKING
+	zheap_visibility_top(cx, buffer, page, block, off, top);
+	Assert(top->exists && !top->ended && top->status == ZXACT_CURRENT);
+	Assert(top->cid < cid);
+	Assert((top->kind == ZUNDO_INSERT_OPEN ||
+			top->kind == ZUNDO_INSERT_SET) ==
+		   ((walk.hdr.flags2 & ZH_INPLACE) == 0));
+#endif
+	memset(top, 0, sizeof(ZTop));
+	ItemPointerSetInvalid(&top->next);
+	top->exists = true;
+	top->status = ZXACT_CURRENT;
+	top->writer = walk.fxid;
+	top->cid = FirstCommandId;
+	return true;
+}
+
+bool
+zheap_visibility_is_mine(ZReadContext *cx, Buffer buffer, Page page,
+						 BlockNumber block, OffsetNumber off)
+{
+	ZWalk		walk;
+	ZTop		top = {0};
+
+	switch (walk_to_owner(cx, &walk, buffer, page, block, off))
+	{
+		case ZXACT_CURRENT:
+			return true;
+		case ZXACT_ABORTED:
+			/* a savepoint of mine, maybe: what is below it? */
+			zheap_visibility_top(cx, buffer, page, block, off, &top);
+			return top.exists && top.status == ZXACT_CURRENT;
+		default:
+			return false;
+	}
 }
 
 /*

@@ -242,7 +242,9 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 /*
  * The version that a snapshot of any type sees.  With ended = true an ended
  * version that isn't visible will do, too (its bytes are those that were
- * deleted).  Takes and releases pin and lock.
+ * deleted).  With "mine" the newest version is taken whatever the snapshot
+ * says, if my transaction made it, ended or not; *mine says so.  Takes and
+ * releases pin and lock.
  */
 static bool
 read_version_asking(Relation rel, const ItemPointerData *tid,
@@ -254,6 +256,7 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 	Buffer		buffer;
 	Page		page;
 	bool		found = false;
+	bool		ended_too = ended;
 
 	v->len = 0;
 	buffer = zheap_buffer_read(rel, block);
@@ -265,18 +268,19 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 		*mine = false;
 	if (has_row_pointer(rel, block, page, off))
 	{
-		if (mine != NULL)
+		if (mine != NULL &&
+			zheap_visibility_is_mine(&cx, buffer, page, block, off))
 		{
-			ZTop		top = {0};
-
-			zheap_visibility_top(&cx, buffer, page, block, off, &top);
-			*mine = top.exists && top.status == ZXACT_CURRENT;
+			*mine = true;
+			ended_too = true;
+			cx.snapshot = SnapshotAny;
+			cx.check_serializable = false;
+			cx.approximate_identity = true;
 		}
-		if (mine == NULL || !*mine)
-			found = zheap_visibility_find(&cx, buffer, page, block, off, v);
+		found = zheap_visibility_find(&cx, buffer, page, block, off, v);
 		if (found)
-			zheap_predicate_lock(rel, snapshot, block, off, v);
-		if (!found && ended && v->ended && v->len > 0)
+			zheap_predicate_lock(rel, cx.snapshot, block, off, v);
+		if (!found && ended_too && v->ended && v->len > 0)
 			found = true;
 	}
 	UnlockReleaseBuffer(buffer);
@@ -316,32 +320,6 @@ read_predecessor(Relation rel, const ItemPointerData *tid, ZVersion *v)
 	UnlockReleaseBuffer(buffer);
 	zheap_visibility_end(&cx);
 	return found;
-}
-
-/* was the row's newest change made by my own transaction */
-static bool
-top_is_mine(Relation rel, const ItemPointerData *tid)
-{
-	BlockNumber block = ItemPointerGetBlockNumber(tid);
-	OffsetNumber off = zheap_tid_offset(tid);
-	ZReadContext cx;
-	Buffer		buffer;
-	Page		page;
-	ZTop		top = {0};
-
-	/* a transaction without an xid has changed nothing */
-	if (!TransactionIdIsValid(GetTopTransactionIdIfAny()))
-		return false;
-
-	buffer = zheap_buffer_read(rel, block);
-	zheap_visibility_begin(&cx, rel, NULL);
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	page = BufferGetPage(buffer);
-	if (has_row_pointer(rel, block, page, off))
-		zheap_visibility_top(&cx, buffer, page, block, off, &top);
-	UnlockReleaseBuffer(buffer);
-	zheap_visibility_end(&cx);
-	return top.exists && top.status == ZXACT_CURRENT;
 }
 
 /* do two identities name the same version of a row; all-visible ones do */
@@ -398,13 +376,12 @@ read_meant(Relation rel, const ItemPointerData *tid, ZVersion *v)
 	bool		ask = !zheap_epq_running &&
 		TransactionIdIsValid(GetTopTransactionIdIfAny());
 	bool		mine = false;
+	Snapshot	snapshot = ActiveSnapshotSet() ? GetActiveSnapshot() :
+		SnapshotSelf;
 
-	if (!ActiveSnapshotSet())
-		mine = ask && top_is_mine(rel, tid);
-	else if (read_version_asking(rel, tid, GetActiveSnapshot(), false, v,
-								 ask ? &mine : NULL))
+	if (read_version_asking(rel, tid, snapshot, false, v, ask ? &mine : NULL))
 		return true;
-	return read_version(rel, tid, mine ? SnapshotAny : SnapshotSelf, true, v);
+	return !mine && read_version(rel, tid, SnapshotSelf, true, v);
 }
 
 bool
@@ -534,6 +511,14 @@ zheap_index_fetch_latest_tid(TableScanDesc scan, ItemPointer tid)
 	}
 }
 
+static bool
+same_bytes(const ZVersion *v, const ZTupleTableSlot *zslot)
+{
+	return v->len == zslot->len &&
+		memcmp(v->data + ZHEAP_HEADER_SIZE, zslot->data + ZHEAP_HEADER_SIZE,
+			   v->len - ZHEAP_HEADER_SIZE) == 0;
+}
+
 /*
  * Is the version in the tuple slot the one that the snapshot sees?
  * A foreign writer that the snapshot sees may have been forgotten since; then
@@ -554,8 +539,10 @@ zheap_index_fetch_satisfies(Relation rel, TupleTableSlot *slot,
 		return false;
 	if (zslot->len == 0)
 		return true;			/* no version in it; the TID is all there is */
-	if (zslot->approximate)
-		zheap_tuple_slot_find_writer(slot);
+	/* my own version, of which only its bytes are known: they tell */
+	if (zslot->approximate &&
+		TransactionIdIsCurrentTransactionId(XidFromFxid(zslot->writer)))
+		return same_bytes(&v, zslot);
 	if (same_identity(v.writer, v.cid, zslot->writer, zslot->cid))
 		return true;
 	if (v.own ||
@@ -565,9 +552,7 @@ zheap_index_fetch_satisfies(Relation rel, TupleTableSlot *slot,
 		IsMVCCSnapshot(snapshot) &&
 		XidInMVCCSnapshot(XidFromFxid(zslot->writer), snapshot))
 		return false;			/* changed since, be it to the same bytes */
-	return v.len == zslot->len &&
-		memcmp(v.data + ZHEAP_HEADER_SIZE, zslot->data + ZHEAP_HEADER_SIZE,
-			   v.len - ZHEAP_HEADER_SIZE) == 0;
+	return same_bytes(&v, zslot);
 }
 
 /* ----------------------------------------------------------------

@@ -488,6 +488,25 @@ row_look_spilled(ZRowWrite *w, TM_Result *result)
 	return ROW_TAKEN;
 }
 
+/*
+ * The frequent case of a change by a later command of a row that is mine
+ * already: which command made it matters to nobody, nor what kind of change it
+ * was.  Lockers show the version to others, and so tell.
+ */
+static bool
+row_look_own(ZRowWrite *w)
+{
+	CommandId	cid = w->cid;
+
+	if (w->wish.lock_only || w->crosscheck != InvalidSnapshot ||
+		w->meant == ZMEANT_DIRTY)
+		return false;
+	if (w->meant == ZMEANT_SNAPSHOT)
+		cid = Min(cid, w->snapshot->curcid);
+	return zheap_visibility_own_top(&w->cx, w->buffer, w->page, w->block,
+									w->off, cid, &w->top);
+}
+
 /* Find the row on the locked page: header, image, top version. */
 static RowStep
 row_look(ZRowWrite *w, TM_Result *result)
@@ -521,8 +540,9 @@ row_look(ZRowWrite *w, TM_Result *result)
 
 	tuple = (char *) w->page + ItemIdGetOffset(lp);
 	zheap_header_get(tuple, &w->header);
-	zheap_visibility_top(&w->cx, w->buffer, w->page, w->block, w->off,
-						 &w->top);
+	if (!row_look_own(w))
+		zheap_visibility_top(&w->cx, w->buffer, w->page, w->block, w->off,
+							 &w->top);
 	w->image_writer = w->top.writer;
 	w->image_cid = w->top.cid;
 	w->image_len = zheap_page_tuple_len(tuple, ItemIdGetLength(lp));
