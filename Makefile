@@ -40,6 +40,7 @@ OBJS = \
 	undo/undo_insert.o \
 	undo/undo_discard.o \
 	undo/undo_worker.o \
+	undo/undo_survey.o \
 	undo/undo_launcher.o \
 	undo/undo_drain.o \
 	undo/undo_createdb.o \

@@ -19,10 +19,11 @@ INSERT INTO x VALUES (1);});
 
 sub leave_rollback
 {
+	my ($db) = (@_, 'src');
 	$node->safe_psql('postgres', q{
 ALTER SYSTEM SET zheap.rollback_paused = on;});
 	$node->safe_psql('postgres', q{SELECT pg_reload_conf(); SELECT pg_sleep(1)});
-	$node->safe_psql('src', q{
+	$node->safe_psql($db, q{
 SET zheap.rollback_foreground_size = 0;
 BEGIN; INSERT INTO x SELECT generate_series(1, 500); ROLLBACK;});
 }
@@ -78,6 +79,62 @@ finish_session($s);
 $node->safe_psql('postgres', 'ALTER DATABASE src OWNER TO maker');
 $node->safe_psql('postgres', 'CREATE DATABASE copy_own TEMPLATE src', extra_params => [ '-U', 'maker' ]);
 is($node->safe_psql('copy_own', 'SELECT count(*) FROM x'), '2001', 'the owner may');
+
+# --- without the library: copies, a copy of a copy, one whose source is gone,
+# one where the table is gone and one that nobody may connect to
+leave_rollback();
+$node->safe_psql('src', q{
+SET zheap.rollback_foreground_size = 0;
+CREATE UNLOGGED TABLE u (a int) USING zheap;
+INSERT INTO u VALUES (1);
+BEGIN; INSERT INTO u SELECT generate_series(2, 500); UPDATE x SET a = -a; ROLLBACK;});
+my $rows = 'SELECT count(*), min(a), (SELECT count(*) FROM u) FROM x';
+my $right = $node->safe_psql('src', $rows);
+$node->safe_psql('postgres', 'ALTER SYSTEM RESET zheap.rollback_paused');
+my $conf = slurp_file($node->data_dir . '/postgresql.conf');
+(my $without = $conf) =~ s/^(shared_preload_libraries|zheap\.)/#$1/mg;
+$node->stop;
+put($node->data_dir . '/postgresql.conf', $without);
+$node->start;
+$node->safe_psql('postgres', $_)
+  for 'CREATE DATABASE bare_wal_log TEMPLATE src STRATEGY wal_log',
+  'CREATE DATABASE bare_file_copy TEMPLATE src STRATEGY file_copy',
+  'CREATE DATABASE bare_second TEMPLATE bare_file_copy',
+  'CREATE DATABASE bare_closed TEMPLATE src ALLOW_CONNECTIONS false',
+  'VACUUM FREEZE pg_database',
+  'ALTER DATABASE src RENAME TO bare_first',
+  'CREATE DATABASE gone TEMPLATE bare_first',
+  'DROP DATABASE gone';
+$node->stop;
+put($node->data_dir . '/postgresql.conf', $conf);
+$node->start;
+# a copy of a copy, at once: it waits
+$node->safe_psql('postgres', 'CREATE DATABASE bare_late TEMPLATE bare_wal_log');
+is($node->safe_psql('bare_first', 'SELECT pg_zheap_drain_undo()'), 't', 'rolled back');
+$node->safe_psql('bare_first', 'INSERT INTO x VALUES (2); DELETE FROM x WHERE a = 2') for 1 .. 3;
+$node->poll_query_until('bare_first', 'SELECT pg_zheap_undo_size() = 0');
+$node->safe_psql('postgres', 'ALTER DATABASE bare_closed ALLOW_CONNECTIONS true');
+for my $db (qw(bare_first bare_wal_log bare_file_copy bare_second bare_closed bare_late))
+{
+	is($node->safe_psql($db, $rows), $right, "$db: only committed rows");
+	check_tables($node, $db, $db);
+}
+
+# the source is dropped without the library
+leave_rollback('bare_first');
+$node->safe_psql('postgres', 'ALTER SYSTEM RESET zheap.rollback_paused');
+$node->stop;
+put($node->data_dir . '/postgresql.conf', $without);
+$node->start;
+$node->safe_psql('postgres', $_) for 'CREATE DATABASE heir TEMPLATE bare_first', 'DROP DATABASE bare_first';
+$node->stop;
+put($node->data_dir . '/postgresql.conf', $conf);
+$node->start;
+is($node->safe_psql('bare_second', 'SELECT pg_zheap_drain_undo()'), 't', 'rolled back, the source is gone');
+$node->safe_psql('bare_second', 'INSERT INTO x VALUES (2); DELETE FROM x WHERE a = 2') for 1 .. 3;
+$node->poll_query_until('bare_second', 'SELECT pg_zheap_undo_size() = 0');
+is($node->safe_psql('heir', $rows), $right, 'heir: only committed rows');
+check_tables($node, 'heir', 'heir');
 $node->stop;
 log_is_clean($node);
 done_testing();

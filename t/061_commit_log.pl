@@ -1,6 +1,8 @@
 # Whatever makes the horizons stand still, the commit log is kept from there
 # on, though all heap tables are frozen: no launcher, no library, undo that
-# can't be read, a rollback that waits while its neighbours are rewritten.
+# can't be read, a rollback that waits while its neighbours are rewritten.  It
+# isn't kept for tables that are gone, and U passes their writers.  Tables of
+# earlier versions, which have no relfrozenxid, get one.
 use strict;
 use warnings;
 use FindBin;
@@ -157,5 +159,68 @@ is($node->safe_psql('postgres', 'SELECT pg_zheap_drain_undo()'), 't', 'rewritten
 is($node->safe_psql('postgres', 'SELECT count(*), min(length(b)) FROM u'), '3000|100', 'rewritten: and was needed');
 check_tables($node, 'rewritten');
 done('rewritten');
+
+# --- a rollback that waits, and then its table is gone
+new_node('gone');
+set_conf($node, 'zheap.rollback_paused' => 'on');
+$node->safe_psql('postgres', q{
+SET zheap.rollback_foreground_size = 0;
+BEGIN; UPDATE u SET b = 'never'; ROLLBACK;
+DROP TABLE u, t;
+SELECT pg_current_xact_id();
+CREATE TABLE t (a int, b text) USING zheap;});
+many_writers();
+jump(10);
+freeze_heap();
+cmp_ok(age_of_cluster(), '<', 10 << 20, 'gone: the commit log is cut');
+undo_quiet($node, 'gone: U passes the writer');
+is(rows(), '2000|good|good', 'gone: rows');
+done('gone');
+
+# --- tables of an earlier version: no relfrozenxid, and a control page that
+# ends before the note that there are none.  Without checksums it can be made.
+$node = PostgreSQL::Test::Cluster->new('earlier');
+$node->init;
+$node->append_conf('postgresql.conf', q{
+shared_preload_libraries = 'zheap_am'
+zheap.discard_naptime = 50ms
+autovacuum = off
+});
+$node->start;
+$node->safe_psql('postgres', 'CREATE DATABASE closed');
+for my $db (qw(postgres closed))
+{
+	$node->safe_psql($db, q{
+CREATE EXTENSION zheap_am;
+CREATE TABLE t (a int, b text) USING zheap;
+CREATE MATERIALIZED VIEW m USING zheap AS SELECT g FROM generate_series(1, 10) g;
+INSERT INTO t SELECT g, 'good' FROM generate_series(1, 100) g;});
+}
+my $none = q{SELECT string_agg(c.relname, ',' ORDER BY c.relname) FROM pg_class c JOIN pg_am a ON a.oid = c.relam AND amname = 'zheap'
+WHERE relkind IN ('r', 'm') AND relfrozenxid = '0'};
+my $page = $node->data_dir . '/base/9/1';
+for my $round ('first', 'again')
+{
+	$node->safe_psql($_, q{UPDATE pg_class SET relfrozenxid = '0' WHERE relam = (SELECT oid FROM pg_am WHERE amname = 'zheap')})
+	  for qw(postgres closed);
+	is($node->safe_psql('postgres', $none), 'm,t', "earlier version, $round: no relfrozenxid");
+	$node->safe_psql('postgres', 'ALTER DATABASE closed ALLOW_CONNECTIONS false');
+	$node->stop;
+	overwrite($page, 12, pack('S', 48));
+	overwrite($page, 48, pack('L', 0));
+	$node->start;
+	for my $i (1 .. 300)
+	{
+		$node->safe_psql('postgres', 'CHECKPOINT');
+		last if unpack('L', substr(content($page), 48, 4)) == 1;
+		select(undef, undef, undef, 0.1);
+	}
+	is(unpack('L', substr(content($page), 48, 4)), 1, "earlier version, $round: the note is there");
+	$node->safe_psql('postgres', 'ALTER DATABASE closed ALLOW_CONNECTIONS true');
+	is($node->safe_psql($_, $none), '', "earlier version, $round: each has a relfrozenxid, $_") for qw(postgres closed);
+	is(rows(), '100|good|good', "earlier version, $round: rows");
+}
+$node->stop;
+log_is_clean($node);
 
 done_testing();

@@ -80,6 +80,18 @@ lock_source(const char *name)
 }
 
 /*
+ * The source may itself be a copy with changes of another database that are
+ * not rolled back yet: what these are is found out when the server has
+ * started (undo_survey.c).
+ */
+static bool
+may_be_copy(void)
+{
+	return pg_atomic_read_u32(&UndoShmem->copies_done) == 0 &&
+		undo_discard_has_unapplied(InvalidOid);
+}
+
+/*
  * Returns with the source locked and without pending rollbacks, or with
  * something wrong that core is going to report.  While we wait the source
  * isn't locked: the workers have to connect to it.
@@ -112,7 +124,7 @@ drain_source(const char *name)
 								name),
 						 errdetail("Sessions: %d, prepared transactions: %d.",
 								   nothers, nprepared)));
-			if (!undo_discard_has_unapplied(dboid))
+			if (!undo_discard_has_unapplied(dboid) && !may_be_copy())
 				return;
 		}
 		UnlockSharedObject(DatabaseRelationId, dboid, 0, ShareLock);

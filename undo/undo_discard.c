@@ -164,38 +164,44 @@ static int	nscans[2];
  */
 
 /*
- * Is this writer running, committed or aborted?  Asked for fxid >= U only:
- * for those relfrozenxid of their tables keeps the commit log.  ERROR if it
- * isn't, or if the xid was never assigned: no guessing.
+ * Is this writer running, committed or aborted?  Asked for fxid >= U only: for
+ * those relfrozenxid of their tables keeps the commit log.  One from before
+ * the commit log wrote to a table that is gone, or to a file that the table
+ * doesn't have any more (U21): nothing is left to be rolled back, as if it had
+ * committed.  ERROR if the xid was never assigned: no guessing; likewise while
+ * tables without relfrozenxid may be about.
  */
 UndoXidStatus
 undo_discard_xid_status(Fxid fxid)
 {
 	Fxid		next = U64FromFullTransactionId(ReadNextFullTransactionId());
 	TransactionId xid = XidFromFxid(fxid);
-	TransactionId oldest;
+	Fxid		oldest;
 
-	if (fxid >= next || next - fxid >= ((Fxid) 1 << 31) ||
-		!TransactionIdIsNormal(xid))
+	if (fxid >= next || !TransactionIdIsNormal(xid))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("undo names transaction " UINT64_FORMAT ", which is not among the transactions before " UINT64_FORMAT,
 						fxid, next)));
 
-	if (TransactionIdIsCurrentTransactionId(xid) ||
-		TransactionIdIsInProgress(xid))
-		return UNDO_XID_RUNNING;
-
 	LWLockAcquire(XactTruncationLock, LW_SHARED);
-	oldest = TransamVariables->oldestClogXid;
+	oldest = undo_log_fxid_from_xid(TransamVariables->oldestClogXid);
 	LWLockRelease(XactTruncationLock);
-	if (TransactionIdPrecedes(xid, oldest))
+	if (fxid < oldest)
+	{
+		if (pg_atomic_read_u32(&UndoShmem->tables_known) != 0)
+			return UNDO_XID_COMMITTED;
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("undo of transaction " UINT64_FORMAT " was not rolled back before its status was removed",
 						fxid),
-				 errdetail("The commit log begins at transaction %u.",
+				 errdetail("The commit log begins at transaction " UINT64_FORMAT ".",
 						   oldest)));
+	}
+
+	if (TransactionIdIsCurrentTransactionId(xid) ||
+		TransactionIdIsInProgress(xid))
+		return UNDO_XID_RUNNING;
 
 	return TransactionIdDidCommit(xid) ? UNDO_XID_COMMITTED : UNDO_XID_ABORTED;
 }
@@ -828,7 +834,8 @@ visit_log(const LogRef *ref, const LogScan *scan, Oid dboid, PagePos *start,
 		OpenRange  *range = &scan->ranges[i];
 
 		if (range->unapplied == InvalidFxid ||
-			(OidIsValid(range->dboid) && range->dboid != dboid))
+			(OidIsValid(dboid) && OidIsValid(range->dboid) &&
+			 range->dboid != dboid))
 			continue;
 		if (!visit_range(ref, scan, range, start, visit, arg))
 			return false;

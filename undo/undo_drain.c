@@ -51,7 +51,10 @@ undo_drain(int64 timeout)
 
 		CHECK_FOR_INTERRUPTS();
 		if (!IsUnderPostmaster)
+		{
+			undo_survey_alone();
 			undo_worker_rollback_here();
+		}
 		if (!undo_discard_has_unapplied(InvalidOid))
 			return true;
 		TimestampDifference(start, GetCurrentTimestamp(), &secs, &usecs);

@@ -136,6 +136,7 @@ single_user_callback(XactEvent event, void *arg)
 	if (event != XACT_EVENT_PRE_COMMIT || IsBootstrapProcessingMode() ||
 		(MyProc->statusFlags & PROC_IN_VACUUM) || commits++ % 100 != 0)
 		return;
+	undo_survey_alone();
 	if (!undo_rollback_paused)
 		undo_worker_rollback_here();
 	undo_discard_pass(true, &result);
@@ -486,7 +487,8 @@ launcher_round(void)
 
 	undo_discard_pass(false, &result);
 	warn_of_old_rollback(result.oldest_unapplied);
-	start_workers(&result);
+	if (undo_survey_round(&result))
+		start_workers(&result);
 	/* files that the pass has read: no end of transaction closes them */
 	AtEOXact_SMgr();
 	return result.discarded || result.retained > 0 || result.ndatabases > 0;

@@ -162,6 +162,7 @@ load_global(UndoHorizons *stored)
 
 	pg_atomic_write_u32(&UndoShmem->nlogs, global->nlogs);
 	pg_atomic_write_u32(&UndoShmem->nunlogged, global->nunlogged);
+	pg_atomic_write_u32(&UndoShmem->tables_known, global->tables_known);
 	pg_atomic_write_u32(&UndoShmem->global_exists, 1);
 	UnlockReleaseBuffer(buffer);
 	return true;
@@ -227,6 +228,7 @@ load_primary(void)
 			elog(ERROR,
 				 "could not create the global control page of the undo store");
 	}
+	pg_atomic_write_u64(&UndoShmem->start_fxid, next);
 	load_logs();
 	if (stored.discard_before > next)
 	{

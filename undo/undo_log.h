@@ -86,6 +86,11 @@ typedef struct UndoShared
 	pg_atomic_uint32 databases_waiting;
 	pg_atomic_uint64 oldest_unapplied;	/* fxid, 0 = none; launcher's last
 										 * scan */
+	pg_atomic_uint64 start_fxid;	/* next xid when this primary started */
+	pg_atomic_uint32 copies_done;	/* undo_survey.c: nothing aborted before
+									 * start_fxid is in a copied database */
+	pg_atomic_uint32 tables_known;	/* and each table has a relfrozenxid */
+	pg_atomic_uint32 surveyed;	/* database visited last */
 	pg_atomic_uint64 passes;	/* discard passes finished */
 	pg_atomic_uint32 raise_wanted;	/* raise the horizons without need */
 	pg_atomic_uint64 retained;	/* pages kept: last scan, and switches since */
@@ -107,6 +112,9 @@ extern void undo_horizons_publish(Fxid u, Fxid h);
 extern void undo_horizons_publish_lower(Fxid horizon);
 extern void undo_horizons_lower(Fxid horizon);
 extern void undo_horizons_create(Fxid u, Fxid h);
+
+/* from now on each table of the client has a relfrozenxid (U21) */
+extern void undo_horizons_note_tables(void);
 
 /* load shared state if need be; see undo_log_horizons() */
 extern void undo_log_startup(void);

@@ -93,13 +93,23 @@ undo_page_init_global(Page page, Fxid u, Fxid h)
 
 	init_opaque(page, UNDO_GLOBAL_MAGIC, InvalidBlockNumber, 0);
 	global = UndoPageGetGlobal(page);
-	global	  ->all_visible_before = u;
-	global	  ->discard_before = h;
-	global	  ->nlogs = 0;
-	global	  ->nunlogged = 0;
-
+	global->all_visible_before = u;
+	global->discard_before = h;
+	global->nlogs = 0;
+	global->nunlogged = 0;
+	global->tables_known = 0;
 	((PageHeader) page)->pd_lower =
-		(char *) global +sizeof(UndoGlobalData) - (char *) page;
+		(char *) global + sizeof(UndoGlobalData) - (char *) page;
+}
+
+void
+undo_page_note_tables(Page page)
+{
+	UndoGlobalData *global = UndoPageGetGlobal(page);
+
+	global->tables_known = 1;
+	((PageHeader) page)->pd_lower =
+		(char *) global + sizeof(UndoGlobalData) - (char *) page;
 }
 
 /* What is wrong with a page that should carry this magic, or NULL. */

@@ -91,6 +91,8 @@ typedef struct UndoGlobalData
 	uint64		discard_before;
 	uint32		nlogs;			/* highest permanent log number + 1 */
 	uint32		nunlogged;		/* likewise for unlogged logs */
+	uint32		tables_known;	/* each table has a relfrozenxid (U21); 0 on
+								 * pages of earlier versions, which end here */
 } UndoGlobalData;
 
 #define UndoPageGetControl(page)	((UndoControlData *) PageGetContents(page))
@@ -153,6 +155,7 @@ typedef struct UndoEntryRest
 extern void undo_page_init(Page page, BlockNumber next, uint64 seq);
 extern void undo_page_init_control(Page page);
 extern void undo_page_init_global(Page page, Fxid u, Fxid h);
+extern void undo_page_note_tables(Page page);
 
 /* what is wrong with a page of the wanted magic, or NULL */
 extern const char *undo_page_problem(Page page, uint32 magic);

@@ -137,6 +137,10 @@ undo_shmem_startup(void)
 		UndoShmem->launcher_pid = 0;
 		pg_atomic_init_u32(&UndoShmem->databases_waiting, 0);
 		pg_atomic_init_u64(&UndoShmem->oldest_unapplied, 0);
+		pg_atomic_init_u64(&UndoShmem->start_fxid, 0);
+		pg_atomic_init_u32(&UndoShmem->copies_done, 0);
+		pg_atomic_init_u32(&UndoShmem->tables_known, 0);
+		pg_atomic_init_u32(&UndoShmem->surveyed, InvalidOid);
 		pg_atomic_init_u64(&UndoShmem->passes, 0);
 		pg_atomic_init_u32(&UndoShmem->raise_wanted, 0);
 		pg_atomic_init_u64(&UndoShmem->retained, 0);

@@ -454,6 +454,8 @@ undo_worker_rollback_here(void)
 {
 	Batch		batch;
 
+	if (pg_atomic_read_u32(&UndoShmem->copies_done) == 0)
+		return;
 	do
 	{
 		memset(&batch, 0, sizeof(batch));

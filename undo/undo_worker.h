@@ -53,7 +53,8 @@ extern int	undo_worker_rollback_batch(bool *remaining);
 extern void undo_worker_rollback_here(void);
 
 /*
- * Visit each retained page that holds unapplied aborted runs of a database.
+ * Visit each retained page that holds unapplied aborted runs of a database,
+ * or of any (InvalidOid).
  * page is a private copy, from the byte offset of the first entry to look at;
  * no buffer is held.  The visitor returns false to end the walk.
  *
@@ -69,6 +70,13 @@ extern bool undo_discard_visit_unapplied(Oid dboid, undo_visit_fn visit,
 
 /* is this run aborted, not applied, not before U; see undo_discard.c */
 extern bool undo_discard_run_is_unapplied(const UndoEntry *run, Fxid u);
+
+/*
+ * undo_survey.c: a step of the launcher, which returns whether rollback
+ * workers may start; what takes its place in single-user mode
+ */
+extern bool undo_survey_round(const UndoScanResult *found);
+extern void undo_survey_alone(void);
 
 extern bool undo_rollback_paused;
 
@@ -88,5 +96,6 @@ extern void undo_worker_reset_settings(void);
 
 extern PGDLLEXPORT void undo_launcher_main(Datum arg);
 extern PGDLLEXPORT void undo_rollback_worker_main(Datum arg);
+extern PGDLLEXPORT void undo_survey_worker_main(Datum arg);
 
 #endif							/* UNDO_WORKER_H */
