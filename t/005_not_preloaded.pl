@@ -57,6 +57,62 @@ preload('zheap_am');
 $node->restart;
 is($node->safe_psql('postgres', 'SELECT count(*), sum(b) FROM p'), '1000|500500', 'rows are there when it is back');
 
+# --- another library, loaded later, forgets the hooks of those before it
+my $folder = $node->config_data('--pkglibdir');
+my ($cc, $include) = map { $node->config_data($_) } '--cc', '--includedir-server';
+my $rude = "$folder/zheap_rude_$$.so";
+END { unlink $rude if $rude; }
+put($node->basedir . '/rude.c', q{
+#include "postgres.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+
+PG_MODULE_MAGIC;
+extern void _PG_init(void);
+static void nothing(void) {}
+
+void
+_PG_init(void)
+{
+	HOOK = nothing;
+}
+});
+SKIP: {
+	skip "$folder is not writable", 1 unless -w $folder;
+	for my $hook ('shmem_request_hook', 'shmem_startup_hook')
+	{
+		skip 'no library could be made', 1
+		  if system("$cc -O1 -fPIC -shared -DHOOK=$hook -I$include -o $rude " . $node->basedir . '/rude.c') != 0;
+		$node->stop;
+		preload("zheap_am, zheap_rude_$$");
+		my $at = -s $node->logfile;
+		if ($hook eq 'shmem_request_hook')
+		{
+			ok(!$node->start(fail_ok => 1), "the server does not start without $hook");
+			like(substr(slurp_file($node->logfile), $at), qr/FATAL:  zheap_am was kept from setting up its shared memory\n.*HINT: .*Put zheap_am last/, 'it says why');
+		}
+		else
+		{
+			$node->start;
+			for my $sql ('SELECT count(*) FROM p', 'INSERT INTO p VALUES (0, 0)', 'CREATE TABLE q (a int) USING zheap', 'VACUUM p', 'TABLE pg_stat_zheap_undo', 'CREATE DATABASE d')
+			{
+				my ($rc, $out, $err) = $node->psql('postgres', $sql);
+				like($err, qr/ERROR:  zheap_am was kept from setting up its shared memory\n.*HINT: .*Put zheap_am last/, "without $hook: $sql");
+			}
+			is($node->safe_psql('postgres', 'SELECT a FROM other'), '1', "without $hook: other tables can be read");
+			unlike(substr(slurp_file($node->logfile), $at), qr/signal 11|TRAP/, 'no process crashed');
+			$node->stop;
+		}
+		preload("zheap_rude_$$, zheap_am");
+		$node->start;
+		is($node->safe_psql('postgres', 'SELECT count(*), sum(b) FROM p'), '1000|500500', "$hook: the other order works");
+	}
+	$node->stop;
+	preload('zheap_am');
+	$node->start;
+}
+
 # --- crash recovery without the library
 $node->safe_psql('postgres', 'CHECKPOINT; UPDATE p SET b = b + 1; DELETE FROM p WHERE a > 900');
 kill_server($node);

@@ -531,6 +531,7 @@ undo_launcher_main(Datum arg)
 	BackgroundWorkerUnblockSignals();
 	undo_worker_reset_settings();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	undo_shmem_require();
 
 	before_shmem_exit(launcher_exit, 0);
 	UndoShmem->launcher_pid = MyProcPid;

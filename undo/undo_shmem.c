@@ -31,6 +31,9 @@
 
 UndoShared *UndoShmem = NULL;
 
+/* the hook that asks for shared memory was called */
+static bool requested = false;
+
 /* highest log number found among the files of the pseudo-database, plus 1 */
 static int
 count_existing_logs(void)
@@ -99,6 +102,17 @@ undo_shmem_request(void)
 {
 	RequestAddinShmemSpace(shmem_size(max_logs()));
 	RequestNamedLWLockTranche("zheap_undo", 1);
+	requested = true;
+}
+
+/* The server runs, but never called one of our two hooks. */
+static void
+report_hook_not_called(int elevel)
+{
+	ereport(elevel,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("zheap_am was kept from setting up its shared memory"),
+			 errhint("A library that stands behind zheap_am in shared_preload_libraries does not call the hooks of those before it. Put zheap_am last and restart the server.")));
 }
 
 static void
@@ -120,6 +134,8 @@ undo_shmem_startup(void)
 	bool		found;
 	int			maxlogs = max_logs();
 
+	if (!requested)
+		report_hook_not_called(FATAL);
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	UndoShmem =
 		ShmemInitStruct("zheap undo logs", shmem_size(maxlogs), &found);
@@ -153,6 +169,8 @@ undo_shmem_startup(void)
 void
 undo_shmem_require(void)
 {
+	if (UndoShmem == NULL && requested)
+		report_hook_not_called(ERROR);
 	if (UndoShmem == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
