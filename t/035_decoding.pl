@@ -124,6 +124,88 @@ table public.n: DELETE: a[integer]:1
 COMMIT", 'decoded beside an insertion that may have been taken back');
 finish_session($_) for $s1, $s2, $s3;
 
+# an output plugin that reads a zheap table, as one may read catalog tables
+my $folder = $node->config_data('--pkglibdir');
+my ($cc, $include) = map { $node->config_data($_) } '--cc', '--includedir-server';
+my $plugin = "zheap_reads_$$";
+END { unlink "$folder/$plugin.so" if $plugin; }
+put($node->basedir . '/plugin.c', q{
+#include "postgres.h"
+#include "access/genam.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "catalog/namespace.h"
+#include "fmgr.h"
+#include "replication/logical.h"
+#include "replication/output_plugin.h"
+#include "utils/lsyscache.h"
+
+PG_MODULE_MAGIC;
+extern PGDLLEXPORT void _PG_output_plugin_init(OutputPluginCallbacks *cb);
+
+static void
+startup(LogicalDecodingContext *ctx, OutputPluginOptions *opt, bool is_init)
+{
+	opt->output_type = OUTPUT_PLUGIN_TEXTUAL_OUTPUT;
+}
+
+static void
+begin(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
+{
+}
+
+static void
+commit(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn)
+{
+}
+
+/* the table that is named as the changed one, with r_ before it */
+static void
+change(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation relation,
+	   ReorderBufferChange *change)
+{
+	Oid			schema = get_namespace_oid("public", false);
+	Relation	rel = table_open(get_relname_relid(psprintf("r_%s", RelationGetRelationName(relation)), schema), AccessShareLock);
+	TableScanDesc scan = table_beginscan_catalog(rel, 0, NULL);
+
+	while (heap_getnext(scan, ForwardScanDirection) != NULL)
+		;
+	table_endscan(scan);
+	table_close(rel, AccessShareLock);
+	OutputPluginPrepareWrite(ctx, true);
+	appendStringInfoString(ctx->out, "read");
+	OutputPluginWrite(ctx, true);
+}
+
+void
+_PG_output_plugin_init(OutputPluginCallbacks *cb)
+{
+	cb->startup_cb = startup;
+	cb->begin_cb = begin;
+	cb->change_cb = change;
+	cb->commit_cb = commit;
+}
+});
+SKIP: {
+	skip "$folder is not writable", 1 unless -w $folder;
+	skip 'no plugin could be made', 1
+	  if system("$cc -O1 -fPIC -shared -I$include -o $folder/$plugin.so " . $node->basedir . '/plugin.c') != 0;
+	set_conf($node, output_plugin_libraries => "$plugin, test_decoding")
+	  if $node->safe_psql('postgres', q{SELECT count(*) FROM pg_settings WHERE name = 'output_plugin_libraries'});
+	$node->safe_psql('postgres', 'CREATE TABLE t1 (a int) USING heap; CREATE TABLE r_t1 (a int) USING heap WITH (user_catalog_table = true); INSERT INTO r_t1 VALUES (1); CREATE TABLE t2 (a int) USING heap; CREATE TABLE r_t2 (a int) USING zheap');
+	for my $rows (0, 1)
+	{
+		for my $t ('t1', 't2')
+		{
+			$node->safe_psql('postgres', "SELECT pg_create_logical_replication_slot('r', '$plugin'); INSERT INTO r_t2 SELECT $rows WHERE $rows > 0; INSERT INTO $t VALUES (1)");
+			my ($rc, $out, $err) = $node->psql('postgres', q{SELECT data FROM pg_logical_slot_get_changes('r', NULL, NULL)});
+			$t eq 't1' ? is("$out$err", 'read', 'a plugin reads a heap table')
+			  : like($err, qr/ERROR:  table "r_t2" of access method zheap cannot be read by logical decoding/, "but no zheap table, be it empty or not: $rows");
+			$node->safe_psql('postgres', q{SELECT pg_drop_replication_slot('r')});
+		}
+	}
+}
+
 check_tables($node, 'at the end');
 $node->stop;
 log_is_clean($node);
