@@ -155,7 +155,7 @@ _PG_init(void)
 	undo_xact_define_settings();
 	undo_launcher_define_settings();
 	zheap_jump_define_settings();
-	zheap_register_ddl();
+	zheap_ddl_register();
 	MarkGUCPrefixReserved("zheap");
 
 	RegisterCustomRmgr(ZHEAP_RMGR_ID, (RmgrData *) &zheap_rmgr);
@@ -173,7 +173,7 @@ _PG_init(void)
 	undo_drain_register_upgrade();
 	zheap_epq_register_hooks();
 	zheap_index_fetch_register();
-	zheap_register_guard();
+	zheap_guard_register();
 }
 
 /* ----------------------------------------------------------------

@@ -250,7 +250,7 @@ ddl_process_utility(PlannedStmt *pstmt, const char *queryString,
 }
 
 void
-zheap_register_ddl(void)
+zheap_ddl_register(void)
 {
 	DefineCustomBoolVariable("zheap.in_extension_scripts",
 							 "Lets default_table_access_method = zheap hold for tables that scripts of extensions create.",

@@ -368,7 +368,7 @@ zheap_guard_process(void)
 }
 
 void
-zheap_register_guard(void)
+zheap_guard_register(void)
 {
 	prev_needs_fmgr_hook = needs_fmgr_hook;
 	needs_fmgr_hook = guard_is_needed;

@@ -16,8 +16,8 @@ struct LogicalDecodingContext;
 struct XLogRecordBuffer;
 
 /* called from _PG_init */
-extern void zheap_register_guard(void);
-extern void zheap_register_ddl(void);
+extern void zheap_guard_register(void);
+extern void zheap_ddl_register(void);
 
 /* called by the access method's handler; may throw */
 extern void zheap_guard_process(void);
