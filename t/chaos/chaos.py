@@ -241,6 +241,8 @@ def main():
     ap.add_argument("--keep", action="store_true")
     ap.add_argument("--verbose", action="store_true")
     args = ap.parse_args()
+    if args.list is not None:
+        args.list = os.path.abspath(args.list)
     throwaway.become_ordinary(__file__)
     # libpq tells of crashes there
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

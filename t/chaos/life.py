@@ -296,10 +296,11 @@ class Life:
         conn.autocommit = True
         xid = self.sql("SELECT pg_snapshot_xmax(pg_current_snapshot())::text")[0][0]
         if int(xid) < 30000:
+            conn.cursor().execute("SET zheap.debug_points = 0")
             conn.cursor().execute("DO $$ BEGIN WHILE pg_snapshot_xmax("
                                   "pg_current_snapshot())::text::int < %d LOOP PERFORM "
                                   "pg_current_xact_id(); COMMIT; END LOOP; END $$"
-                                  % (int(xid) + 3000))
+                                  % (int(xid) + 300))
         conn.close()
         time.sleep(1)
         new.stop()

@@ -124,6 +124,8 @@ class Storm(base.Torture):
     def weather(self, rest):
         """A while of load; ends with a kill unless there is to be rest."""
         self.stop.clear()
+        while not self.ended.empty():	# a client may have come late
+            self.ended.get()
         self.write_settings(self.node)
         self.node.wait_ready().close()
         try:
@@ -156,7 +158,14 @@ class Storm(base.Torture):
         crashes, errors, self.crashes, self.errors = self.crashes, self.errors, 0, 0
         self.write_settings(self.node)
         self.node.configure("torture.conf", "zheap.debug_points = 0\nlock_timeout = 0\n")
-        conn = self.node.wait_ready()
+        try:
+            conn = self.node.wait_ready()
+        except RuntimeError:
+            # who dies while the server recovers takes it down
+            if not crashes or self.node.process.poll() is None:
+                raise
+            self.node.launch()
+            conn = self.node.wait_ready()
         conn.autocommit = True
         cur = conn.cursor()
         cur.execute("SELECT pg_reload_conf()")

@@ -176,7 +176,8 @@ max_prepared_transactions = 30
             f.seek(self.logged)
             text = f.read()
             self.logged = f.tell()
-        return [x for x in text.splitlines() if any(y in x for y in FAULTS)]
+        return [x for x in text.splitlines() if any(y in x for y in FAULTS)
+                and not any(y in x for y in Cluster.known)]
 
     def drop(self, keep=False):
         self.kill()
