@@ -47,6 +47,9 @@ BITMAP = ("SET enable_seqscan = off; SET enable_indexscan = off; "
           "SET enable_indexonlyscan = off; SET enable_bitmapscan = on")
 
 
+THERE = "there"		# read of a row that tells no more than that
+
+
 class Fault(Exception):
     """Not serializable, or damaged."""
 
@@ -54,7 +57,7 @@ class Fault(Exception):
 class Transaction:
     def __init__(self, number):
         self.number = number
-        self.reads = []		# (id, changes seen as a tuple, or None: no such row)
+        self.reads = []		# (id, changes seen as a tuple, THERE, or None: no such row)
         self.writes = []	# (id, change)
         self.committed = False
 
@@ -172,9 +175,18 @@ class History:
         if x < .6:
             ids = self.ids()
             rows = self.run(s, "SELECT id, s FROM t WHERE id IN (%s)" % ",".join(map(str, ids)))
+        elif x < .66:
+            # by an index alone, as a rule: only that they are there
+            a = r.choice(self.keys)
+            rows = self.run(s, "SELECT id FROM t WHERE id BETWEEN %d AND %d" % (a, a + 2))
+            if rows is not None:
+                found = [i for i, in rows]
+                for i in range(a, a + 3):
+                    s.xact.reads.append((i, THERE if i in found else None))
+            return
         elif x < .75:
             a = r.choice(self.keys)
-            ids = [i for i in self.keys if a <= i <= a + 2]
+            ids = range(a, a + 3)
             rows = self.run(s, "SELECT id, s FROM t WHERE id BETWEEN %d AND %d" % (a, a + 2))
         elif x < .85:
             i = self.ids(1)[0]
@@ -192,7 +204,7 @@ class History:
                     "ctid >= '{0}' AND ctid <= '{0}'"]).format(tid[1][0][0]), i))
         else:
             k = r.randrange(4)
-            ids = [i for i in self.keys if i % 4 == k]
+            ids = [i for i in range(1, self.newest + 5) if i % 4 == k]
             rows = self.run(s, "SELECT id, s FROM t WHERE k = %d" % k)
         if rows is not None:
             self.note_read(s, ids, rows)
@@ -240,6 +252,9 @@ class History:
                 seen = self.seen(s, rows[0][1])
                 s.xact.reads.append((i, seen[:-1] if len(seen) > 1 else None))
                 s.xact.writes.append((i, c))
+            elif rows is not None and self.args.am != "heap":
+                # heap forgets to lock what it found
+                s.xact.reads.append((i, THERE))
         else:
             rows = self.run(s, "SELECT id, s FROM t WHERE id = %d FOR %s" % (
                 self.ids(1)[0], r.choice(["UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"])))
@@ -361,12 +376,12 @@ class History:
                 if c < 0:
                     ended[i] = x
             for i, seen in x.reads:
-                if seen is not None and len(seen) > len(order.get(i, ())) and i not in order:
+                if seen not in (None, THERE) and i not in order:
                     order[i] = seen
         # of rows that were deleted: who deleted them saw all
         for x in self.all:
             for i, seen in x.reads:
-                if seen is not None and i in ended and len(seen) > len(order.get(i, ())):
+                if seen not in (None, THERE) and i in ended and len(seen) > len(order.get(i, ())):
                     order[i] = seen
         edges = {}
 
@@ -395,6 +410,12 @@ class History:
                         edge(ended[i], x, "%d: deleted, then not read" % i)
                     if born and changes and i not in ended and changes[0] not in own:
                         edge(x, writer[changes[0]], "%d: not read, then inserted" % i)
+                    continue
+                if seen == THERE:
+                    if changes:
+                        edge(writer[changes[0]], x, "%d: inserted, then there" % i)
+                    if i in ended:
+                        edge(x, ended[i], "%d: there before the delete" % i)
                     continue
                 if tuple(changes[:len(seen)]) != seen:
                     raise Fault("%r read %r of row %d, which holds %r" % (x, seen, i, changes))

@@ -199,9 +199,9 @@ update_events_are_pending(Relation rel)
 }
 
 /*
- * Does a trigger's WHEN look at system columns, as OLD.ctid?  It is evaluated
- * while OLD still has the tag that says which image of the row it is.  (In a
- * stored expression columns are named by number.)
+ * Does the condition of a trigger look at a ctid?  It is evaluated while OLD
+ * still has the tag that says which image of the row it is.  (In a stored
+ * expression columns are named by number.)
  */
 static bool
 update_conditions_want_tid(Relation rel)
@@ -215,7 +215,7 @@ update_conditions_want_tid(Relation rel)
 		const char *condition = desc->triggers[i].tgqual;
 
 		if (condition != NULL && TRIGGER_FOR_AFTER(desc->triggers[i].tgtype) &&
-			strstr(condition, ":varattno -") != NULL)
+			strstr(condition, ":varattno -1 ") != NULL)
 			return true;
 	}
 	return false;
