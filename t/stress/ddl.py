@@ -158,7 +158,11 @@ class History:
         self.w.run("CREATE EXTENSION zheap_am; CREATE EXTENSION amcheck")
         self.w.run("SET default_table_access_method = @AM@;" + SCHEMA)
         self.other = Pair(self, "o")
-        self.readers = [Pair(self, "r%d" % i) for i in range(3)]
+        # old snapshots keep rows; a table with few indexes soon has none
+        self.readers = [Pair(self, "r%d" % i) for i in range(self.r.choice([0, 1, 3]))]
+        self.bare = self.r.random() < .5
+        if self.bare:
+            self.w.run("DROP INDEX t_id")
         for x in (self.w, self.other):
             x.run("SET default_table_access_method = @AM@")
 
@@ -216,9 +220,32 @@ class History:
         self.n += 1
         return kind + str(self.n)
 
+    def no_index(self):
+        return ("DO $i$ DECLARE i record; BEGIN FOR i IN SELECT indexrelid::regclass AS name, conname FROM pg_index x "
+                "JOIN pg_class c ON c.oid = indexrelid AND NOT relispartition LEFT JOIN pg_constraint ON conindid = "
+                "indexrelid WHERE indrelid = 't'::regclass LOOP IF i.conname IS NOT NULL THEN EXECUTE 'ALTER TABLE t "
+                "DROP CONSTRAINT ' || i.conname; ELSE EXECUTE 'DROP INDEX ' || i.name; END IF; END LOOP; END $i$")
+
+    def bare_for_a_while(self):
+        """Rows go, and so do the indexes, for the time of some changes."""
+        w = self.w
+        w.run("INSERT INTO t (id, k, v, pad) SELECT g, g, 0, 'some' FROM generate_series(1, 400) g "
+              "WHERE NOT EXISTS (SELECT FROM t o WHERE o.id = g)")
+        w.run(self.r.choice(["DELETE FROM t WHERE id BETWEEN 20 AND 350", "UPDATE t SET k = k + 1000 WHERE k < 300"]))
+        w.run("BEGIN")
+        w.run(self.change())
+        w.run("SAVEPOINT s1")
+        w.depth = 1
+        w.run(self.no_index(), count=False)
+        for _ in range(4):
+            if not w.failed():
+                w.run(self.change())
+
     def index(self):
         r = self.r
         x = r.random()
+        if x < (.3 if self.bare else .1):
+            return self.no_index() if r.random() < .7 else "CREATE INDEX IF NOT EXISTS t_k ON t (k)"
         if self.indexes and x < .35:
             return "DROP INDEX IF EXISTS " + r.choice(self.indexes)
         if x < .45:
@@ -392,14 +419,14 @@ class History:
     def step(self):
         r = self.r
         x = r.random()
-        if x < .1:
+        if x < .1 and self.readers:
             cur = r.choice(self.readers)
             if cur.in_xact():
                 cur.run("COMMIT")
             else:
                 cur.run("BEGIN ISOLATION LEVEL %s" % r.choice(["REPEATABLE READ", "SERIALIZABLE"]))
                 cur.run("SELECT count(*) FROM pg_am WHERE false")
-        elif x < .2:
+        elif x < .2 and self.readers:
             cur = r.choice(self.readers)
             if cur.failed():
                 cur.run("ROLLBACK")
@@ -436,6 +463,9 @@ class History:
         else:
             for conn in self.w.conns:
                 execute(conn, "SET zheap.rollback_foreground_size = %d" % r.choice([0, 256]))
+            if r.random() < .15:
+                self.bare_for_a_while()
+                return
             self.w.run("BEGIN")
             self.w.depth = 0
 

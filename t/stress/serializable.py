@@ -119,13 +119,13 @@ class History:
 
     # ---- one session
 
-    def begin(self, s):
+    def begin(self, s, snapshot=False):
         self.number += 1
         s.xact = Transaction(self.number)
         s.marks = []
         s.execute(self.r.choice([INDEX, INDEX, BITMAP]))
         s.execute("BEGIN ISOLATION LEVEL %s" % self.args.level)
-        if self.r.random() < .8:
+        if snapshot or self.r.random() < .8:
             s.execute("SELECT * FROM clock")
         self.say("%d: begin %r" % (s.n, s.xact))
 
@@ -329,10 +329,48 @@ class History:
                 self.columns.remove(name)
             self.has.discard(name)
 
+    def by_admin(self, sql):
+        code, _ = self.admin.execute(sql)
+        self.say("admin: %s -> %s" % (sql, code))
+        return code is None
+
+    def rewrite(self):
+        """All sessions have snapshots and no locks when the table is rewritten,
+        and an older one keeps the rows recent."""
+        r = self.r
+        for s in self.sessions:
+            if s.xact is not None:
+                self.end(s)
+        self.old.execute("COMMIT")
+        self.old.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM clock")
+        name = "b%d" % self.changes
+        if r.random() < .5:
+            self.by_admin("ALTER TABLE t ADD COLUMN %s int DEFAULT 5" % name)
+        self.by_admin(r.choice(["UPDATE t SET pad = pad || 'q'", "UPDATE t SET k = k",
+                                "UPDATE t SET id = -id; UPDATE t SET id = -id",
+                                "UPDATE t SET pad = repeat('p', 1500)"]))
+        if r.random() < .5:
+            self.by_admin("ALTER TABLE t ADD COLUMN IF NOT EXISTS %s int DEFAULT 6" % name)
+        if r.random() < .6:
+            self.by_admin("UPDATE t SET pad = pad || 'r'")
+        if r.random() < .8:
+            self.by_admin("ALTER TABLE t DROP COLUMN IF EXISTS " + name)
+        if r.random() < .3:
+            self.by_admin("ALTER TABLE t SET (toast_tuple_target = 128)")
+        for s in self.sessions:
+            if r.random() < .8:
+                self.begin(s, True)
+        for _ in range(r.choice([1, 1, 2])):
+            self.by_admin(r.choice(["VACUUM FULL t", "CLUSTER t USING t_id"]))
+        if r.random() < .3:
+            self.by_admin("ALTER TABLE t ADD COLUMN IF NOT EXISTS c%d text DEFAULT 'later'" % self.changes)
+
     def play(self, steps):
         r = self.r
         self.has = {"junk"}
         for _ in range(steps):
+            if r.random() < .02:
+                self.rewrite()
             if r.random() < .12:
                 self.besides()
                 continue
