@@ -253,7 +253,7 @@ sql() {							# sql DATABASE STATEMENT: unaligned, tuples only
 
 # Print every btree index of a database that amcheck finds fault with.
 amcheck_all() {
-	sql "$1" "CREATE EXTENSION IF NOT EXISTS amcheck" 2>&1
+	sql "$1" "SET client_min_messages = warning; CREATE EXTENSION IF NOT EXISTS amcheck" 2>&1
 	sql "$1" "
 		DO \$\$
 		DECLARE i regclass;
