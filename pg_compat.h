@@ -174,8 +174,9 @@ typedef bool TU_UpdateIndexes;
 /* any indexed column counts, whatever the index */
 #define TU_None							false
 #define TU_All							true
+#define TU_Summarizing					true
 #define INDEX_ATTR_BITMAP_HOT_BLOCKING	INDEX_ATTR_BITMAP_ALL
-#define INDEX_ATTR_BITMAP_SUMMARIZED	INDEX_ATTR_BITMAP_ALL
+#define INDEX_ATTR_BITMAP_SUMMARIZED	INDEX_ATTR_BITMAP_ALL	/* moves anyway */
 
 #define pgstat_count_heap_update(rel, hot, newpage) \
 	pgstat_count_heap_update(rel, hot)

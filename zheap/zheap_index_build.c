@@ -31,6 +31,7 @@
 #include "utils/snapmgr.h"
 #include "utils/tuplesort.h"
 
+#include "zheap/history/zheap_walk.h"
 #include "zheap/read/zheap_scan.h"
 #include "zheap/zheap.h"
 
@@ -41,6 +42,7 @@ typedef struct Build
 	IndexInfo  *info;
 	ZScanDesc	scan;
 	bool		anyvisible;
+	List	   *older;			/* OlderImages of the block, if anyvisible */
 	bool		unique;			/* uniqueness or exclusion is checked */
 
 	/* evaluation */
@@ -104,11 +106,70 @@ build_form_datum(Build *build)
  * ----------------------------------------------------------------
  */
 
+/* an image of a row before its newest */
+typedef struct OlderImage
+{
+	OffsetNumber off;
+	uint16		len;
+	char		data[FLEXIBLE_ARRAY_MEMBER];
+} OlderImage;
+
 /* can a snapshot be open that doesn't see what this foreign xid committed */
 static bool
 is_recent(Build *build, Fxid writer, const UndoHorizons *hz)
 {
 	return !zheap_xact_slot_seen_by_all(build->rel, writer, hz, NULL);
+}
+
+/*
+ * An index that sums up blocks must cover the images of a row that snapshots
+ * or a rollback may come back to, which in-place updates can have given other
+ * values: keep all before the newest, down to the first that is settled.  The
+ * page is locked; allocates.
+ */
+static void
+collect_older_images(Build *build, ZReadContext *cx, Buffer buffer, Page page,
+					 OffsetNumber off)
+{
+	char	   *image = palloc(BLCKSZ);
+	uint16		len = 0;
+	ZWalk		walk;
+	ZWalkState	state;
+
+	zheap_walk_init(&walk, build->rel, &cx->reader, &cx->hz,
+					build->scan->block, off, image, &len);
+	state = zheap_walk_start(&walk, page);
+	while (state == ZWALK_OWNED)
+	{
+		ZXactStatus status = zheap_walk_status(&walk, buffer);
+		OlderImage *older;
+
+		if (status == ZXACT_ALL_VISIBLE ||
+			(status == ZXACT_COMMITTED && !is_recent(build, walk.fxid, &cx->hz)))
+			break;
+		switch (zheap_walk_find(&walk, status == ZXACT_ABORTED))
+		{
+			case ZFIND_FOUND:
+				break;
+			case ZFIND_OTHER:
+				continue;
+			default:
+				state = ZWALK_SETTLED;
+				continue;
+		}
+		if (ZUndoIsInsert(&walk.undo))
+			break;
+		state = zheap_walk_step_back(&walk);
+		if (state == ZWALK_NONE)
+			break;
+		older = palloc(offsetof(OlderImage, data) + len);
+		older->off = off;
+		older->len = len;
+		memcpy(older->data, image, len);
+		build->older = lappend(build->older, older);
+	}
+	zheap_walk_forget_missing(&walk);
+	pfree(image);
 }
 
 /*
@@ -159,6 +220,10 @@ judge_row(Build *build, ZReadContext *cx, Buffer buffer, Page page,
 		 is_recent(build, v->writer, &cx->hz)))
 		build->info->ii_BrokenHotChain = true;
 
+	if ((header.flags2 & ZH_INPLACE) != 0 && build->anyvisible &&
+		status != ZXACT_ALL_VISIBLE)
+		collect_older_images(build, cx, buffer, page, off);
+
 	i = scan->nrows;
 	zheap_scan_add_row(scan, off, v);
 	build->alive[i] = !v->ended;
@@ -185,6 +250,8 @@ judge_page(Build *build, Buffer buffer)
 	bool		done = true;
 
 	zheap_scan_clear_rows(scan);
+	list_free_deep(build->older);
+	build->older = NIL;
 	zheap_visibility_begin(&cx, build->rel, SnapshotAny);
 	cx.patience = zheap_rollback_patience();
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
@@ -209,6 +276,29 @@ judge_page(Build *build, Buffer buffer)
 		return judge_page(build, buffer);
 	}
 	return done;
+}
+
+/* what collect_older_images() has found; their rows are counted already */
+static void
+index_older_images(Build *build, IndexBuildCallback callback,
+				   void *callback_state)
+{
+	ListCell   *lc;
+
+	foreach(lc, build->older)
+	{
+		OlderImage *older = lfirst(lc);
+		ItemPointerData tid;
+
+		CHECK_FOR_INTERRUPTS();
+		ItemPointerSet(&tid, build->scan->block, older->off);
+		zheap_tuple_slot_store(build->slot, RelationGetRelid(build->rel), &tid,
+						 older->data, older->len, InvalidFxid,
+						 FirstCommandId);
+		if (build_form_datum(build))
+			callback(build->index, &tid, build->values, build->isnull, false,
+					 callback_state);
+	}
 }
 
 /* all rows of the scan, whatever snapshots see */
@@ -249,6 +339,7 @@ build_from_newest(Build *build, IndexBuildCallback callback,
 				callback(build->index, &build->slot->tts_tid, build->values,
 						 build->isnull, build->alive[i], callback_state);
 		}
+		index_older_images(build, callback, callback_state);
 	}
 }
 

@@ -120,12 +120,18 @@ update_decide(ZRowWrite *w, void *arg)
 
 		plan->toast_first = !plan->toasted &&
 			zheap_tuple_has_external(w->image);
-		changed = zheap_tuple_changed_attrs(plan->rel, plan->all_attrs,
+		changed = zheap_tuple_changed_attrs(plan->rel, plan->indexed_attrs,
 											w->image, w->image_len,
 											plan->tuple->data,
 											plan->tuple->len);
 		plan->index_changed = !bms_is_empty(changed);
 		plan->key_changed = bms_overlap(changed, plan->key_attrs);
+		bms_free(changed);
+		changed = zheap_tuple_changed_attrs(plan->rel, plan->summarized_attrs,
+											w->image, w->image_len,
+											plan->tuple->data,
+											plan->tuple->len);
+		plan->summary_changed = !bms_is_empty(changed);
 		bms_free(changed);
 	}
 	w->mode = plan->key_changed ? LockTupleExclusive : LockTupleNoKeyExclusive;
@@ -581,20 +587,6 @@ update_write_in_place(ZRowWrite *w, ZUpdatePlan *plan)
 		pfree(jump);
 }
 
-/* the columns that any index covers; the caller frees the result */
-static Bitmapset *
-update_indexed_attrs(Relation rel)
-{
-	Bitmapset  *attrs = RelationGetIndexAttrBitmap(rel,
-												   INDEX_ATTR_BITMAP_HOT_BLOCKING);
-	Bitmapset  *summarized = RelationGetIndexAttrBitmap(rel,
-														INDEX_ATTR_BITMAP_SUMMARIZED);
-
-	attrs = bms_add_members(attrs, summarized);
-	bms_free(summarized);
-	return attrs;
-}
-
 /*
  * See table_tuple_update().  TM_Ok in place: *otid gets the tag PRE, so that
  * triggers find the old version; slot->tts_tid is the plain TID.
@@ -619,7 +611,10 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	memset(&plan, 0, sizeof(plan));
 	plan.rel = rel;
 	plan.slot = slot;
-	plan.all_attrs = update_indexed_attrs(rel);
+	plan.indexed_attrs =
+		RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_HOT_BLOCKING);
+	plan.summarized_attrs =
+		RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_SUMMARIZED);
 	plan.key_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_KEY);
 	plan.room_options = zheap_make_room_options(rel);
 	plan.tid_wanted = update_conditions_want_tid(rel);
@@ -662,6 +657,8 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 		slot->tts_tid = newtid;
 		if (plan.move)
 			*update_indexes = TU_All;
+		else if (plan.summary_changed)
+			*update_indexes = TU_Summarizing;
 
 		/* an in-place update leaves no dead row behind */
 		pgstat_count_heap_update(rel, !plan.move,
@@ -684,7 +681,8 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 		pfree(plan.tuple);
 	if (plan.body != NULL)
 		pfree(plan.body);
-	bms_free(plan.all_attrs);
+	bms_free(plan.indexed_attrs);
+	bms_free(plan.summarized_attrs);
 	bms_free(plan.key_attrs);
 	return result;
 }

@@ -21,11 +21,13 @@ typedef struct ZUpdatePlan
 	uint16		bodylen;
 	bool		toasted;		/* formed with the old version in view */
 	Bitmapset  *key_attrs;
-	Bitmapset  *all_attrs;
+	Bitmapset  *indexed_attrs;	/* of indexes that know rows by TID */
+	Bitmapset  *summarized_attrs;	/* of indexes that sum up blocks */
 	bool		tid_wanted;		/* by a trigger: the old version keeps its own */
 	/* set by update_decide() for the version on top */
 	bool		key_changed;
 	bool		index_changed;
+	bool		summary_changed;
 	bool		toast_first;	/* lock the row, toast, take it again */
 	/* Z35 */
 	bool		events_known;
