@@ -11,7 +11,7 @@ use ZheapTest;
 
 # without checksums damage reaches our own checks
 my $node = PostgreSQL::Test::Cluster->new('bad');
-$node->init;
+init_without_checksums($node);
 $node->append_conf('postgresql.conf', q{
 shared_preload_libraries = 'zheap_am'
 zheap.discard_naptime = 50ms

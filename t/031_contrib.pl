@@ -141,10 +141,11 @@ with pg_prewarm => sub {
 with pg_walinspect => sub {
 	my $lsn = $node->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
 	sql('UPDATE T_t SET v = v + 1; DELETE FROM T_t WHERE id = 2; INSERT INTO T_t VALUES (2, 2, 2, NULL)');
-	my $out = $node->safe_psql('postgres', qq{SELECT DISTINCT record_type FROM pg_get_wal_records_info_till_end_of_wal('$lsn') WHERE resource_manager = 'zheap' ORDER BY 1});
+	my $end = $node->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
+	my $out = $node->safe_psql('postgres', qq{SELECT DISTINCT record_type FROM pg_get_wal_records_info('$lsn', '$end') WHERE resource_manager = 'zheap' ORDER BY 1});
 	like($out, qr/UPDATE/, 'pg_walinspect names records');
-	is($node->safe_psql('postgres', qq{SELECT count(*) FROM pg_get_wal_records_info_till_end_of_wal('$lsn') WHERE resource_manager = 'zheap' AND (record_type IS NULL OR record_type ~ 'UNKNOWN')}), 0, 'all of them');
-	cmp_ok($node->safe_psql('postgres', qq{SELECT count FROM pg_get_wal_stats_till_end_of_wal('$lsn') WHERE "resource_manager/record_type" = 'zheap'}), '>', 100, 'pg_get_wal_stats');
+	is($node->safe_psql('postgres', qq{SELECT count(*) FROM pg_get_wal_records_info('$lsn', '$end') WHERE resource_manager = 'zheap' AND (record_type IS NULL OR record_type ~ 'UNKNOWN')}), 0, 'all of them');
+	cmp_ok($node->safe_psql('postgres', qq{SELECT count FROM pg_get_wal_stats('$lsn', '$end') WHERE "resource_manager/record_type" = 'zheap'}), '>', 100, 'pg_get_wal_stats');
 };
 
 # --- index access methods and operator classes

@@ -118,7 +118,7 @@ for my $local ('UPDATE T SET b = b + 50 WHERE id = ID', 'UPDATE T SET t = t || t
 			}
 			(my $c = $change) =~ s/\bID\b/$id/g;
 			on_pub($c);
-			ok($sub->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'logical replication worker' AND wait_event_type = 'Lock'}),
+			ok($sub->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type LIKE 'logical replication%worker' AND wait_event_type = 'Lock'}),
 				"apply waits for: $local");
 			ask($s, $end);
 			finish_session($s);

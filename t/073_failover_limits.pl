@@ -18,6 +18,8 @@ autovacuum = off
 fsync = off
 zheap.undo_log_rest_size = 256kB
 });
+# what makes room for so many workers since 18
+$primary->append_conf('postgresql.conf', 'autovacuum_worker_slots = 200') if $primary->pg_version >= 18;
 $primary->start;
 $primary->safe_psql('postgres', q{
 CREATE EXTENSION zheap_am;
@@ -25,7 +27,8 @@ CREATE TABLE t (a int PRIMARY KEY, b text) USING zheap;
 CREATE TABLE x (a int, b text) USING zheap;
 INSERT INTO t SELECT g, repeat('x', 300) FROM generate_series(1, 1500) g;
 });
-my $standby = zheap_standby($primary, conf => 'autovacuum_max_workers = 1');
+my $standby = zheap_standby($primary, conf => 'autovacuum_max_workers = 1' .
+	($primary->pg_version >= 18 ? "\nautovacuum_worker_slots = 1" : ''));
 
 # under an old snapshot all logs rest when they are full, and new ones are made
 my $s = session($primary);

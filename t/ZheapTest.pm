@@ -10,7 +10,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(zheap_node zheap_standby set_conf kill_server start_after_kill wait_until_up session ask
+our @EXPORT = qw(zheap_node init_without_checksums zheap_standby set_conf kill_server start_after_kill wait_until_up session ask
   send_sql finish_session check_tables tables_digest undo_quiet log_is_clean
   overwrite content put order_point wait_at_point leave_point);
 
@@ -29,6 +29,13 @@ max_prepared_transactions = 10
 log_autovacuum_min_duration = -1
 $conf});
 	return $node;
+}
+
+# initdb, so that damage gets past the buffer manager; since 18 it has to be said.
+sub init_without_checksums
+{
+	my ($node) = @_;
+	return $node->init($node->pg_version >= 18 ? (extra => ['--no-data-checksums']) : ());
 }
 
 # A standby of a running node, started.  Options: name; backup => one that was
