@@ -234,9 +234,11 @@ for my $spi (qw(autoinc insert_username moddatetime refint))
 	};
 }
 with refint => sub {
-	sql(q{CREATE TABLE T_rp (id int PRIMARY KEY); CREATE TABLE T_rc (id int);
-		CREATE TRIGGER c BEFORE INSERT OR UPDATE ON T_rc FOR EACH ROW EXECUTE FUNCTION check_primary_key('id', 'T_rp', 'id');
-		CREATE TRIGGER f BEFORE DELETE OR UPDATE ON T_rp FOR EACH ROW EXECUTE FUNCTION check_foreign_key(1, 'cascade', 'id', 'T_rc', 'id');
+	# they must be AFTER triggers since 18
+	my $when = $node->pg_version >= 18 ? 'AFTER' : 'BEFORE';
+	sql(qq{CREATE TABLE T_rp (id int PRIMARY KEY); CREATE TABLE T_rc (id int);
+		CREATE TRIGGER c $when INSERT OR UPDATE ON T_rc FOR EACH ROW EXECUTE FUNCTION check_primary_key('id', 'T_rp', 'id');
+		CREATE TRIGGER f $when DELETE OR UPDATE ON T_rp FOR EACH ROW EXECUTE FUNCTION check_foreign_key(1, 'cascade', 'id', 'T_rc', 'id');
 		INSERT INTO T_rp VALUES (1), (2); INSERT INTO T_rc VALUES (1), (2); DELETE FROM T_rp WHERE id = 2});
 	same('refint', 'SELECT count(*), sum(id) FROM T_rc; INSERT INTO T_rc VALUES (99)');
 };
