@@ -181,6 +181,8 @@ done('gone');
 # ends before the note that there are none.  Without checksums it can be made.
 $node = PostgreSQL::Test::Cluster->new('earlier');
 $node->init;
+# some servers have them by default
+IPC::Run::run([ 'pg_checksums', '--disable', '--no-sync', '-D', $node->data_dir ], '>', \my $said, '2>&1');
 $node->append_conf('postgresql.conf', q{
 shared_preload_libraries = 'zheap_am'
 zheap.discard_naptime = 50ms
