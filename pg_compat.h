@@ -202,18 +202,6 @@ typedef bool TU_UpdateIndexes;
 #include "compat/scan_callbacks.h"
 #endif
 
-/* names of before, for work in flight: not to be used in new code */
-#define RelLocatorSpc(loc)				((loc).spcOid)
-#define RelLocatorDb(loc)				((loc).dbOid)
-#define RelLocatorNumber(loc)			((loc).relNumber)
-#define RelationLocator(rel)			((rel)->rd_locator)
-#define CompatMyProcNumber				MyProcNumber
-#define CompatInvalidProcNumber			INVALID_PROC_NUMBER
-#define CompatDatabaseOwnercheck(db, role) \
-	object_ownercheck(DatabaseRelationId, db, role)
-#define CompatReindexRelation(relid, params) \
-	reindex_relation(NULL, relid, 0, params)
-
 /* reads in flight that an error left behind; before UnlockBuffers() */
 #if PG_VERSION_NUM >= 180000
 #define reads_error_cleanup()			pgaio_error_cleanup()

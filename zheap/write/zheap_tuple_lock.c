@@ -221,6 +221,8 @@ zheap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
 		if ((flags & TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS) == 0)
 			zheap_tid_set_tag(&found, ZTID_LOCKED);
 		*tid = found;
+		/* MERGE of older minor versions goes on from here instead of *tid */
+		tmfd->ctid = found;
 		tmfd->traversed = traversed;
 		if (traversed)
 			zheap_epq_running = true;
