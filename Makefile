@@ -43,7 +43,6 @@ OBJS = \
 	undo/undo_survey.o \
 	undo/undo_launcher.o \
 	undo/undo_drain.o \
-	undo/undo_createdb.o \
 	zheap/format/zheap_page.o \
 	zheap/format/zheap_delta.o \
 	zheap/format/zheap_tuple.o \

@@ -169,7 +169,7 @@ _PG_init(void)
 	undo_xact_register_callbacks();
 	zheap_fsm_notes_register();
 	undo_launcher_register();
-	undo_createdb_register();
+	undo_drain_register_createdb();
 	undo_drain_register_upgrade();
 	zheap_epq_register_hooks();
 	zheap_index_fetch_register();

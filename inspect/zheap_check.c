@@ -336,7 +336,7 @@ check_row_in_indexes(ZCheck *check, IndexPass *pass)
 		}
 		else if (index->tid == tid)
 			complain_of_index(check, index,
-							  "entry for a row that it isn't about",
+							  "entry for a row that it is not about",
 							  "no entry");
 		if (index->tid == tid)
 			next_tid(index);

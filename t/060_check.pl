@@ -68,7 +68,7 @@ sql(q{CREATE OR REPLACE FUNCTION f(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'S
 like(findings('d_values'), qr/index "d_values_f": entry with other values than those of its row/, 'entry with other values');
 like(findings('d_partial'), qr/index "d_partial_f": no entry for a row/, 'row that came into a partial index');
 sql(q{CREATE OR REPLACE FUNCTION f(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT $1 - 5'});
-like(findings('d_partial'), qr/index "d_partial_f": entry for a row that it isn't about/, 'row that left a partial index');
+like(findings('d_partial'), qr/index "d_partial_f": entry for a row that it is not about/, 'row that left a partial index');
 my $toast = sql("SELECT reltoastrelid::regclass FROM pg_class WHERE relname = 'd_toast'");
 
 # --- undo that a prepared transaction keeps over restarts

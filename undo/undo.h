@@ -340,7 +340,7 @@ extern void undo_xact_define_settings(void);
 extern void undo_launcher_define_settings(void);
 extern void undo_xact_register_callbacks(void); /* xact and subxact callbacks */
 extern void undo_launcher_register(void);
-extern void undo_createdb_register(void);	/* drains what is to be copied */
+extern void undo_drain_register_createdb(void);	/* drains what is to be copied */
 extern void undo_drain_register_upgrade(void);	/* pg_upgrade waits for
 												 * rollbacks */
 

@@ -69,8 +69,8 @@ typedef struct ForegroundState
 {
 	const UndoTouchedPage *page;	/* being rolled back */
 	Relation	rel;
-	bool		temp_done;
-	bool		others_done;
+	bool		temp;			/* pages of temporary tables */
+	bool		done;
 } ForegroundState;
 
 /* ----------------------------------------------------------------
@@ -286,31 +286,27 @@ is_same_page(const UndoTouchedRun *a, const UndoTouchedRun *b)
 }
 
 /*
- * Log as applied the runs of temporary or of all other relations, one call
- * per undo page.  Comes after the page changes it stands for, in WAL too.
+ * Log runs as applied, one call per undo page.  Comes after the page changes it stands for, in WAL too.
  */
 static void
-mark_runs(const UndoTouchedRun *runs, int nruns, bool temp)
+mark_runs(const UndoTouchedRun *runs, int nruns)
 {
 	UndoTouchedRun *sorted;
 	UndoRunMark *marks;
-	int			n = 0;
 
 	if (nruns == 0)
 		return;
 	sorted = palloc(sizeof(UndoTouchedRun) * nruns);
 	marks = palloc(sizeof(UndoRunMark) * nruns);
-	for (int i = 0; i < nruns; i++)
-		if ((runs[i].persistence == RELPERSISTENCE_TEMP) == temp)
-			sorted[n++] = runs[i];
-	qsort(sorted, n, sizeof(UndoTouchedRun), compare_runs);
+	memcpy(sorted, runs, sizeof(UndoTouchedRun) * nruns);
+	qsort(sorted, nruns, sizeof(UndoTouchedRun), compare_runs);
 
-	for (int i = 0; i < n;)
+	for (int i = 0; i < nruns;)
 	{
 		const UndoTouchedRun *first = &sorted[i];
 		int			nmarks = 0;
 
-		for (; i < n && is_same_page(&sorted[i], first); i++)
+		for (; i < nruns && is_same_page(&sorted[i], first); i++)
 		{
 			marks[nmarks].offset = UndoRecPtrGetOffset(sorted[i].urp);
 			marks[nmarks++].writer = sorted[i].writer;
@@ -326,12 +322,11 @@ mark_runs(const UndoTouchedRun *runs, int nruns, bool temp)
 }
 
 /*
- * Roll back the temporary or the other pages.  Returns true if all were done,
- * false if the time ran out.
+ * Roll back pages.  Returns true if all were done, false if the time ran out.
  */
 static bool
-apply_pages(const UndoTouchedPage *pages, int npages, bool temp,
-			bool unlimited, ForegroundState *state)
+apply_pages(const UndoTouchedPage *pages, int npages, bool unlimited,
+			ForegroundState *state)
 {
 	instr_time	start;
 	bool		in_time = true;
@@ -341,10 +336,9 @@ apply_pages(const UndoTouchedPage *pages, int npages, bool temp,
 	{
 		const UndoTouchedPage *page = &pages[i];
 
-		if ((page->persistence == RELPERSISTENCE_TEMP) != temp)
-			continue;
+		Assert((page->persistence == RELPERSISTENCE_TEMP) == state->temp);
 		/* the list has no temporary files, whose numbers may be others' */
-		if (!temp && file_is_doomed(page->locator))
+		if (!state->temp && file_is_doomed(page->locator))
 			continue;
 
 		if (!unlimited)
@@ -384,43 +378,29 @@ apply_pages(const UndoTouchedPage *pages, int npages, bool temp,
 }
 
 /*
- * The part that may fail.  Temporary tables first: nobody else can roll them
- * back, so no limit holds for them.
+ * The part that may fail.  After a failure of this transaction only temporary
+ * pages are rolled back (not_others): nobody else can do that.
  */
 static void
 apply_all(const UndoTouchedPage *pages, int npages,
 		  const UndoTouchedRun *runs, int nruns,
-		  bool unlimited, bool temp_only, ForegroundState *state)
+		  bool unlimited, bool not_others, ForegroundState *state)
 {
-	int			nothers = 0;
-
 	ndoomed = smgrGetPendingDeletes(false, &doomed_files);
 
-	if (apply_pages(pages, npages, true, true, state))
-		mark_runs(runs, nruns, true);
-	state->temp_done = true;
-
-	for (int i = 0; i < npages; i++)
-		if (pages[i].persistence != RELPERSISTENCE_TEMP)
-			nothers++;
-	if (nothers == 0)
+	if (state->temp)
 	{
-		bool		none = true;
-
-		/* runs without pages can't be, but must not be marked if they are */
-		for (int i = 0; i < nruns && none; i++)
-			none = runs[i].persistence == RELPERSISTENCE_TEMP;
-		state->others_done = none;
+		state->done = apply_pages(pages, npages, true, state);
 		return;
 	}
-	if (temp_only || (nothers > FOREGROUND_MAX_PAGES && !unlimited))
+	if (not_others || (npages > FOREGROUND_MAX_PAGES && !unlimited))
 		return;
 	UNDO_POINT("foreground-begins");
-	if (apply_pages(pages, npages, false, unlimited, state))
+	if (apply_pages(pages, npages, unlimited, state))
 	{
 		UNDO_POINT("foreground-applied");
-		mark_runs(runs, nruns, false);
-		state->others_done = true;
+		mark_runs(runs, nruns);
+		state->done = true;
 	}
 }
 
@@ -444,7 +424,7 @@ report_failure(const ForegroundState *state, const ErrorData *error)
 						error->message ? error->message : "unknown error"),
 				 errdetail("A background worker will try again.")));
 
-	if (!state->temp_done)
+	if (state->temp)
 	{
 		ereport(LOG,
 				(errmsg("session ends because a temporary table could not be rolled back")));
@@ -470,8 +450,8 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 	volatile bool failed = false;
 
 	Assert(CritSectionCount == 0);
-	if (npages == 0 && nruns == 0)
-		return true;
+	Assert(npages > 0);
+	state.temp = pages[0].persistence == RELPERSISTENCE_TEMP;
 
 	/*
 	 * While the process exits any ERROR would be FATAL, and cut the abort
@@ -534,7 +514,7 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 	if (outer != NULL)
 		FreeErrorData(outer);
 
-	if (failed || !state.others_done)
+	if (failed || !state.done)
 	{
 		undo_log_wake_launcher();
 		return false;

@@ -268,7 +268,7 @@ undo_debug_define_settings(void)
 							PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 	DefineCustomIntVariable("zheap.debug_crashes",
 							"How often a process dies at a point, in millionths.",
-							"Counts only if zheap.debug_points isn't 0.",
+							"Counts only if zheap.debug_points is not 0.",
 							&debug_crashes, 0, 0, 1000000,
 							PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 }

@@ -224,9 +224,10 @@ typedef struct UndoTouchedRun
 } UndoTouchedRun;
 
 /*
- * Roll back pages in the abort callback (U13): catches every
- * error, restores holdoff counts, memory context, resource owner and a
- * pending outer error, repeats AbortTransaction's clean-up.  Returns true if
+ * Roll back pages, at least one, all or none of temporary tables, in the abort
+ * callback (U13): catches every error, restores holdoff counts, memory context,
+ * resource owner and a pending outer error, repeats AbortTransaction's
+ * clean-up.  Temporary pages have no runs and no limit.  Returns true if
  * all pages were done within the limits (then the runs are marked applied),
  * false if the rest is left to the workers (which are woken).
  */

@@ -125,7 +125,7 @@ undo_page_problem(Page page, uint32 magic)
 		return "special space has the wrong size";
 	opaque = UndoPageGetOpaque(page);
 	if (opaque->magic != magic)
-		return "magic number doesn't match";
+		return "magic number does not match";
 	if (opaque->version != UNDO_FORMAT_VERSION)
 		return "format version is unknown to this library";
 	if (header->pd_lower < SizeOfPageHeaderData ||

@@ -401,7 +401,7 @@ decode_common(Cursor *c, ZUndo *u)
 	if (((u->flags & ZUNDO_OPEN_OR_JUMP) && !is_open_delete(u) &&
 		 !is_jump(u)) ||
 		((u->flags & ZUNDO_PLAIN) && !is_plain_change(u)))
-		undo_is_malformed(c->rec, "an open or plain change that can't be one");
+		undo_is_malformed(c->rec, "an open or plain change that cannot be one");
 	if (has_old_header(u))
 	{
 		if ((Size) (c->end - c->p) < ZHEAP_HEADER_SIZE)

@@ -574,7 +574,7 @@ zheap_xact_slot_own(Page page, uint8 id, ZTenure tenure, Fxid fxid,
 	/* redo of a page that was damaged since */
 	if (unlikely(id > ZPageGetOpaque(page)->nslots ||
 				 (tenure == ZTENURE_FREE) != ZXactSlotIsFree(slot)))
-		elog(PANIC, "xact slot %u of a zheap page isn't as its next owner left it",
+		elog(PANIC, "xact slot %u of a zheap page is not as its next owner left it",
 			 id);
 
 	ZPageGetOpaque(page)->flags &= ~ZPAGE_ALL_RESOLVED;
