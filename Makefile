@@ -38,6 +38,7 @@ OBJS = \
 	undo/undo_attach.o \
 	undo/undo_xact.o \
 	undo/undo_insert.o \
+	undo/undo_scan.o \
 	undo/undo_discard.o \
 	undo/undo_worker.o \
 	undo/undo_survey.o \

@@ -369,8 +369,8 @@ extern const char *undo_identify(uint8 info);
 /* true if the page is one of the undo store's and was masked */
 extern bool undo_page_mask(char *page, BlockNumber blkno);
 
-/* pending-rollback questions for DDL (undo_discard.c) */
-extern bool undo_discard_has_unapplied(Oid dboid);	/* InvalidOid: any
+/* pending-rollback questions for DDL (undo_scan.c) */
+extern bool undo_scan_has_unapplied(Oid dboid);	/* InvalidOid: any
 													 * database */
 extern void undo_log_wake_launcher(void);
 

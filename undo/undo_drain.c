@@ -87,7 +87,7 @@ undo_drain(int64 timeout)
 			undo_survey_alone();
 			undo_worker_rollback_here();
 		}
-		if (!undo_discard_has_unapplied(InvalidOid))
+		if (!undo_scan_has_unapplied(InvalidOid))
 			return true;
 		TimestampDifference(start, GetCurrentTimestamp(), &secs, &usecs);
 		if ((int64) secs * 1000 + usecs / 1000 >= timeout ||
@@ -184,7 +184,7 @@ static bool
 may_be_copy(void)
 {
 	return pg_atomic_read_u32(&UndoShmem->copies_done) == 0 &&
-		undo_discard_has_unapplied(InvalidOid);
+		undo_scan_has_unapplied(InvalidOid);
 }
 
 /*
@@ -210,7 +210,7 @@ drain_source(const char *name)
 		 * Sessions first: one that is aborting now leaves its undo behind.
 		 * Only if there is none the question is answered for good.
 		 */
-		if (!undo_discard_has_unapplied(dboid))
+		if (!undo_scan_has_unapplied(dboid))
 		{
 			/* core would say so, but wait before: they may leave, aborting */
 			if (CountOtherDBBackends(dboid, &nothers, &nprepared))
@@ -220,7 +220,7 @@ drain_source(const char *name)
 								name),
 						 errdetail("Sessions: %d, prepared transactions: %d.",
 								   nothers, nprepared)));
-			if (!undo_discard_has_unapplied(dboid) && !may_be_copy())
+			if (!undo_scan_has_unapplied(dboid) && !may_be_copy())
 				return;
 		}
 		UnlockSharedObject(DatabaseRelationId, dboid, 0, ShareLock);

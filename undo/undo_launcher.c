@@ -381,7 +381,7 @@ forget_page(char persistence, UndoLogNumber log, BlockNumber block, Page page,
 		if (!undo_page_get(page, at, &entry) || entry.len == 0)
 			break;				/* reported by the scan */
 		if (entry.kind == UNDO_KIND_RUN && entry.dboid == dboid &&
-			undo_discard_run_is_unapplied(&entry, u))
+			undo_scan_run_is_unapplied(&entry, u))
 		{
 			marks[nmarks].offset = at;
 			marks[nmarks++].writer = entry.fxid;
@@ -414,7 +414,7 @@ forget_dropped_databases(TimestampTz now, bool must)
 
 		if (!wants_worker(db, now) || list_member_oid(existing, db->dboid))
 			continue;
-		(void) undo_discard_visit_unapplied(db->dboid, forget_page, &db->dboid);
+		(void) undo_scan_visit_unapplied(db->dboid, forget_page, &db->dboid);
 		db->not_before = TimestampTzPlusMilliseconds(now, DATABASE_RETRY_MS);
 	}
 	list_free(existing);

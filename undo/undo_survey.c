@@ -333,7 +333,7 @@ visit_undo_page(char persistence, UndoLogNumber log, BlockNumber block,
 			roll_back_copy(reloid, blocks, nblocks);
 		nblocks = 0;
 		reloid = entry.dboid != MyDatabaseId && entry.fxid < start &&
-			undo_discard_run_is_unapplied(&entry, u) ?
+			undo_scan_run_is_unapplied(&entry, u) ?
 			entry.reloid : InvalidOid;
 	}
 	if (OidIsValid(reloid))
@@ -419,7 +419,7 @@ undo_survey_worker_main(Datum arg)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	u = undo_log_horizons().all_visible_before;
 	if (pg_atomic_read_u32(&UndoShmem->copies_done) == 0)
-		(void) undo_discard_visit_unapplied(InvalidOid, visit_undo_page, &u);
+		(void) undo_scan_visit_unapplied(InvalidOid, visit_undo_page, &u);
 	else
 		foreach(lc, list_tables())
 			give_frozenxid(lfirst_oid(lc));

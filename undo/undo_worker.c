@@ -412,7 +412,7 @@ roll_back_undo_page(char persistence, UndoLogNumber log, BlockNumber block,
 			run = entry;
 			run.at = at;
 			in_run = entry.dboid == MyDatabaseId &&
-				undo_discard_run_is_unapplied(&entry, batch->u);
+				undo_scan_run_is_unapplied(&entry, batch->u);
 			nblocks = 0;
 		}
 		else if (in_run)
@@ -441,7 +441,7 @@ run_batch(Batch *batch)
 	INSTR_TIME_SET_CURRENT(batch->start);
 	batch->u = undo_log_horizons().all_visible_before;
 	UNDO_POINT("batch-horizon");
-	if (!undo_discard_visit_unapplied(MyDatabaseId, roll_back_undo_page,
+	if (!undo_scan_visit_unapplied(MyDatabaseId, roll_back_undo_page,
 									  batch))
 		batch->remaining = true;
 	close_batch_relation(batch);

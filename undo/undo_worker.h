@@ -37,7 +37,7 @@ typedef enum UndoXidStatus
 	UNDO_XID_COMMITTED,
 	UNDO_XID_ABORTED
 } UndoXidStatus;
-extern UndoXidStatus undo_discard_xid_status(Fxid fxid);
+extern UndoXidStatus undo_scan_xid_status(Fxid fxid);
 
 /*
  * Roll back the unapplied aborted runs of the connected database, a batch at
@@ -65,11 +65,11 @@ extern void undo_worker_rollback_here(void);
 typedef bool (*undo_visit_fn) (char persistence, UndoLogNumber log,
 							   BlockNumber block, Page page, uint16 from,
 							   void *arg);
-extern bool undo_discard_visit_unapplied(Oid dboid, undo_visit_fn visit,
+extern bool undo_scan_visit_unapplied(Oid dboid, undo_visit_fn visit,
 										 void *arg);
 
 /* is this run aborted, not applied, not before U; see undo_discard.c */
-extern bool undo_discard_run_is_unapplied(const UndoEntry *run, Fxid u);
+extern bool undo_scan_run_is_unapplied(const UndoEntry *run, Fxid u);
 
 /*
  * undo_survey.c: a step of the launcher, which returns whether rollback

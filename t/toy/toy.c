@@ -512,5 +512,5 @@ toy_horizons(PG_FUNCTION_ARGS)
 Datum
 toy_has_unapplied(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(undo_discard_has_unapplied(PG_GETARG_OID(0)));
+	PG_RETURN_BOOL(undo_scan_has_unapplied(PG_GETARG_OID(0)));
 }
