@@ -58,6 +58,7 @@ OBJS = \
 	zheap/history/zheap_predicate.o \
 	zheap/history/zheap_jump.o \
 	zheap/history/zheap_visibility.o \
+	zheap/history/zheap_newest.o \
 	zheap/history/zheap_describe.o \
 	zheap/space/zheap_buffer.o \
 	zheap/space/zheap_fsm_notes.o \
@@ -81,6 +82,7 @@ OBJS = \
 	zheap/write/zheap_update.o \
 	zheap/read/zheap_exclusion.o \
 	zheap/read/zheap_scan.o \
+	zheap/read/zheap_scan_chosen.o \
 	zheap/read/zheap_scan_compat.o \
 	zheap/read/zheap_index_fetch.o \
 	zheap/zheap_index_build.o \

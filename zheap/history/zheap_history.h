@@ -281,7 +281,7 @@ typedef struct ZTop
 	ItemPointerData next;		/* MOVE */
 } ZTop;
 
-extern void zheap_visibility_top(ZReadContext *cx, Buffer buffer, Page page,
+extern void zheap_newest_version(ZReadContext *cx, Buffer buffer, Page page,
 								 BlockNumber block, OffsetNumber off,
 								 ZTop *top);
 
@@ -304,18 +304,18 @@ extern bool zheap_visibility_is_mine(ZReadContext *cx, Buffer buffer,
  * Image and identity before my own most recent in-place update of the row
  * (tag PRE).  False if the top isn't an own in-place update.
  */
-extern bool zheap_visibility_predecessor(ZReadContext *cx, Buffer buffer,
+extern bool zheap_newest_predecessor(ZReadContext *cx, Buffer buffer,
 										 Page page,
 										 BlockNumber block, OffsetNumber off,
 										 ZVersion *v);
 
 /* was a row, whose top the snapshot doesn't see, only copied since */
-extern bool zheap_visibility_only_copied(ZReadContext *cx, Buffer buffer,
+extern bool zheap_newest_only_copied(ZReadContext *cx, Buffer buffer,
 										 Page page, BlockNumber block,
 										 OffsetNumber off, Snapshot snapshot);
 
 /* is the row surely dead to every snapshot, present and future (all_dead) */
-extern bool zheap_visibility_dead_to_all(ZReadContext *cx, Buffer buffer,
+extern bool zheap_newest_dead_to_all(ZReadContext *cx, Buffer buffer,
 										 Page page,
 										 BlockNumber block, OffsetNumber off);
 

@@ -148,7 +148,7 @@ is_dead_to_all(ZIndexFetch fetch, ZReadContext *cx, Buffer buffer, Page page,
 		fetch->unasked--;
 		return false;
 	}
-	if (zheap_visibility_dead_to_all(cx, buffer, page, block, off))
+	if (zheap_newest_dead_to_all(cx, buffer, page, block, off))
 	{
 		fetch->interval = 0;
 		return true;
@@ -316,7 +316,7 @@ read_predecessor(Relation rel, const ItemPointerData *tid, ZVersion *v)
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 	if (has_row_pointer(rel, block, page, off))
-		found = zheap_visibility_predecessor(&cx, buffer, page, block, off, v);
+		found = zheap_newest_predecessor(&cx, buffer, page, block, off, v);
 	UnlockReleaseBuffer(buffer);
 	zheap_visibility_end(&cx);
 	return found;
@@ -663,7 +663,7 @@ judge_entries(ZReadContext *cx, Buffer buffer, TM_IndexDeleteOp *delstate,
 			continue;
 		if (!status->knowndeletable)
 		{
-			if (!zheap_visibility_dead_to_all(cx, buffer, page, block, off))
+			if (!zheap_newest_dead_to_all(cx, buffer, page, block, off))
 				continue;
 			status->knowndeletable = true;
 			*freed += status->freespace;
@@ -676,7 +676,7 @@ judge_entries(ZReadContext *cx, Buffer buffer, TM_IndexDeleteOp *delstate,
 			*conflict = Max(*conflict, ZXactSlotFxid(ZPageGetSpill(page)));
 		if (!ItemIdIsNormal(PageGetItemId(page, off)))
 			continue;
-		zheap_visibility_top(cx, buffer, page, block, off, &top);
+		zheap_newest_version(cx, buffer, page, block, off, &top);
 		if (top.exists && top.ended && top.writer > *conflict)
 			*conflict = top.writer;
 	}

@@ -65,8 +65,8 @@ next_of_one(ReadStream *stream, void *private_data, void *per_buffer_data)
 }
 
 bool
-(zheap_scan_analyze_next_block) (TableScanDesc sscan, BlockNumber block,
-								 BufferAccessStrategy strategy)
+			(zheap_scan_analyze_next_block) (TableScanDesc sscan, BlockNumber block,
+											 BufferAccessStrategy strategy)
 {
 	ReadStream *stream = read_stream_begin_relation(READ_STREAM_MAINTENANCE,
 													strategy, sscan->rs_rd,

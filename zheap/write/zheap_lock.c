@@ -115,7 +115,7 @@ row_is_meant(ZRowWrite *w, Fxid writer, bool own, CommandId cid, bool insert)
 	}
 	/* a row has no older version than the inserted one */
 	return insert || zheap_row_take_visible(w->snapshot, writer, own, cid) ||
-		(!own && zheap_visibility_only_copied(&w->cx, w->buffer, w->page,
+		(!own && zheap_newest_only_copied(&w->cx, w->buffer, w->page,
 											  w->block, w->off, w->snapshot));
 }
 
@@ -459,7 +459,7 @@ row_look_spilled(ZRowWrite *w, TM_Result *result)
 {
 	ZVersion   *v = palloc(sizeof(ZVersion));
 
-	zheap_visibility_top(&w->cx, w->buffer, w->page, w->block, w->off,
+	zheap_newest_version(&w->cx, w->buffer, w->page, w->block, w->off,
 						 &w->top);
 	if (!w->top.exists)
 	{
@@ -541,7 +541,7 @@ row_look(ZRowWrite *w, TM_Result *result)
 	tuple = (char *) w->page + ItemIdGetOffset(lp);
 	zheap_header_get(tuple, &w->header);
 	if (!row_look_own(w))
-		zheap_visibility_top(&w->cx, w->buffer, w->page, w->block, w->off,
+		zheap_newest_version(&w->cx, w->buffer, w->page, w->block, w->off,
 							 &w->top);
 	w->image_writer = w->top.writer;
 	w->image_cid = w->top.cid;
