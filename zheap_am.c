@@ -183,10 +183,10 @@ _PG_init(void)
 
 /*
  * Our pages hold 64-bit xids and no multixacts, so that there is nothing to
- * freeze.  But the commit log is asked for writers from U on, and relfrozenxid
- * is what keeps core from cutting it.  In a new file no xid will be older than
- * the transaction that makes it, so heap's choice is right even while U lags
- * behind it.
+ * freeze.  But the commit log is asked for writers from all_visible_before on,
+ * and relfrozenxid is what keeps core from cutting it.  In a new file no xid
+ * will be older than the transaction that makes it, so heap's choice is right
+ * even while all_visible_before lags behind it.
  */
 static void
 zheap_set_new_filelocator(Relation rel, const RelFileLocator *newlocator,

@@ -339,7 +339,7 @@ undo_kind_name(uint8 kind)
 
 /*
  * The chain of an xact slot, or of spilled rows (0), as far as its undo is
- * sure to be there: it ends below the horizon H.
+ * sure to be there: it ends below discard_before.
  */
 Datum
 zheap_undo_records(PG_FUNCTION_ARGS)

@@ -54,9 +54,9 @@
 /*
  * A transaction before all_visible_before (U in the READMEs) committed and is
  * visible to all: neither commit log nor undo may be asked about it.  One
- * before discard_before (H) is visible to all if it committed, and its undo may
- * be gone.  U <= H; both only rise.  Sample them before locking a table page
- * and judge the copy by that sample (U1).
+ * before discard_before (H) is visible to all if it committed, and its undo
+ * may be gone.  all_visible_before <= discard_before; both only rise.  Sample
+ * them before locking a table page and judge the copy by that sample (U1).
  */
 typedef struct UndoHorizons
 {
@@ -88,9 +88,9 @@ typedef enum UndoWait
 extern uint32 undo_wait_event(UndoWait wait);
 
 /*
- * The commit log is asked for writers from U on only, so a table may have
- * this as its relfrozenxid, and each table must have one: it is what keeps
- * core from cutting the commit log (U21; undo_frozen.c).
+ * The commit log is asked for writers from all_visible_before on only, so a
+ * table may have this as its relfrozenxid, and each table must have one: it is
+ * what keeps core from cutting the commit log (U21; undo_frozen.c).
  */
 extern TransactionId undo_frozen_xid(void);
 extern void undo_frozen_raise_horizons(void);
@@ -285,11 +285,11 @@ extern void undo_record_reader_close(UndoReader *reader);
  * of table block "block".
  *
  * held = true: the record cannot have been discarded (its writer is aborted
- * and the table page is locked); anything unexpected is reported
- * as corruption (ERRCODE_DATA_CORRUPTED, naming log, block, offset).
- * held = false: after the copy was taken the horizon H is read again; returns
- * false if writer < H (its undo may be gone and, being committed, it is
- * visible to all, U3), else as above.
+ * and the table page is locked); anything unexpected is reported as corruption
+ * (ERRCODE_DATA_CORRUPTED, naming log, block, offset). held = false: after the
+ * copy was taken discard_before is read again; returns false if writer <
+ * discard_before (its undo may be gone and, being committed, it is visible to
+ * all, U3), else as above.
  */
 extern bool undo_record_fetch(UndoReader *reader, UndoRecPtr urp, Fxid writer,
 							  BlockNumber block, bool held, UndoRecord *rec);
@@ -340,7 +340,7 @@ extern void undo_xact_define_settings(void);
 extern void undo_launcher_define_settings(void);
 extern void undo_xact_register_callbacks(void); /* xact and subxact callbacks */
 extern void undo_launcher_register(void);
-extern void undo_drain_register_createdb(void);	/* drains what is to be copied */
+extern void undo_drain_register_createdb(void); /* drains what is to be copied */
 extern void undo_drain_register_upgrade(void);	/* pg_upgrade waits for
 												 * rollbacks */
 
@@ -370,8 +370,7 @@ extern const char *undo_identify(uint8 info);
 extern bool undo_page_mask(char *page, BlockNumber blkno);
 
 /* pending-rollback questions for DDL (undo_scan.c) */
-extern bool undo_scan_has_unapplied(Oid dboid);	/* InvalidOid: any
-													 * database */
+extern bool undo_scan_has_unapplied(Oid dboid); /* InvalidOid: any database */
 extern void undo_log_wake_launcher(void);
 
 /* wait until nothing has to be rolled back; false after so many ms (undo_drain.c) */

@@ -23,8 +23,9 @@
 #include "undo/undo_scan.h"
 
 /*
- * With all logs empty H follows the horizon only in such steps: each raise is
- * a conflict for queries of a standby, although nothing was removed.
+ * With all logs empty discard_before follows the horizon only in such steps:
+ * each raise is a conflict for queries of a standby, although nothing was
+ * removed.
  */
 #define IDLE_HORIZON_STEP		UNDO_KNOB("idle-horizon-step", 1000000, 1, 1000)
 
@@ -235,11 +236,12 @@ shrink_log(const DiscardPlan *plan)
 }
 
 static void
-publish_plan(DiscardPlan *plan, Fxid u, Fxid h)
+publish_plan(DiscardPlan *plan, Fxid all_visible_before, Fxid discard_before)
 {
-	Assert(plan->moves && plan->max_discarded < h);
+	Assert(plan->moves && plan->max_discarded < discard_before);
 	undo_log_discard(plan->ref.persistence, plan->ref.number,
-					 plan->head.block, plan->head_offset, u, h);
+					 plan->head.block, plan->head_offset, all_visible_before,
+					 discard_before);
 	plan->scan->head = plan->head;
 	plan->scan->head_seen = UndoLogHead(plan->head.block, plan->head_offset);
 }
@@ -255,8 +257,8 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 	UndoScanContext context = {0};
 	UndoHorizons before;
 	Fxid		horizon;
-	Fxid		h;
-	Fxid		u;
+	Fxid		discard_before;
+	Fxid		all_visible_before;
 	UndoLogRef *refs;
 	DiscardPlan *plans;
 	int			nlogs;
@@ -283,7 +285,7 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 	context.result = result;
 	refs = undo_scan_list_logs(&nlogs);
 	plans = palloc0(sizeof(DiscardPlan) * (nlogs + 1));
-	h = before.discard_before;
+	discard_before = before.discard_before;
 	for (int i = 0; i < nlogs; i++)
 	{
 		DiscardPlan *plan = &plans[nplans];
@@ -293,7 +295,10 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 		plan->scan = undo_scan_of_log(&refs[i]);
 		if (!undo_scan_log(&refs[i], plan->scan, &context))
 		{
-			/* whatever it holds: U stays, nothing of it is discarded */
+			/*
+			 * whatever it holds: all_visible_before stays, nothing of it is
+			 * discarded
+			 */
 			blind = true;
 			all_empty = false;
 			continue;
@@ -308,7 +313,7 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 		plan_log(plan, horizon);
 		plan->scan->in_progress = false;
 		if (plan->max_discarded != InvalidFxid)
-			h = Max(h, plan->max_discarded + 1);
+			discard_before = Max(discard_before, plan->max_discarded + 1);
 		if (!plan->empty)
 		{
 			all_empty = false;
@@ -317,14 +322,17 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 		nplans++;
 	}
 
-	Assert(h == before.discard_before || h <= horizon);
-	if (all_empty && horizon > h && horizon - h >= idle_step)
-		h = horizon;
-	u = blind ? before.all_visible_before : h;
-	u = older(u, older(result->oldest_unapplied, running));
-	u = Max(u, before.all_visible_before);
-	Assert(u <= h);
-	Assert(h >= before.discard_before);
+	Assert(discard_before == before.discard_before ||
+		   discard_before <= horizon);
+	if (all_empty && horizon > discard_before &&
+		horizon - discard_before >= idle_step)
+		discard_before = horizon;
+	all_visible_before = blind ? before.all_visible_before : discard_before;
+	all_visible_before =
+		older(all_visible_before, older(result->oldest_unapplied, running));
+	all_visible_before = Max(all_visible_before, before.all_visible_before);
+	Assert(all_visible_before <= discard_before);
+	Assert(discard_before >= before.discard_before);
 	UNDO_POINT("pass-decided");
 	pg_atomic_write_u64(&UndoShmem->oldest_unapplied,
 						result->oldest_unapplied);
@@ -332,13 +340,15 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 	for (int i = 0; i < nplans; i++)
 		if (plans[i].moves)
 		{
-			publish_plan(&plans[i], u, h);
+			publish_plan(&plans[i], all_visible_before, discard_before);
 			result->discarded = true;
 		}
 	if (!result->discarded &&
-		(u > before.all_visible_before || h > before.discard_before))
+		(all_visible_before > before.all_visible_before ||
+		 discard_before > before.discard_before))
 		undo_log_discard(RELPERSISTENCE_PERMANENT, UNDO_TEMP_LOG,
-						 InvalidBlockNumber, 0, u, h);
+						 InvalidBlockNumber, 0, all_visible_before,
+						 discard_before);
 
 	pg_atomic_write_u64(&UndoShmem->retained, result->retained);
 	pg_atomic_fetch_add_u64(&UndoShmem->passes, 1);

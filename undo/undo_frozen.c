@@ -3,10 +3,11 @@
  * undo_frozen.c
  *	  What keeps core from cutting the commit log that the store needs.
  *
- * The commit log is asked for writers from U on.  Core cuts it at the oldest
- * relfrozenxid of all tables, so each table of the client has one (U21).
- * Nothing else holds the commit log: it is safe whether or not this library is
- * loaded, its launcher runs, undo can be read or a rollback can be finished.
+ * The commit log is asked for writers from all_visible_before on.  Core cuts
+ * it at the oldest relfrozenxid of all tables, so each table of the client has
+ * one (U21). Nothing else holds the commit log: it is safe whether or not this
+ * library is loaded, its launcher runs, undo can be read or a rollback can be
+ * finished.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,18 +26,18 @@
 #define RAISE_MAX_STEPS		100
 
 /*
- * U as a value of relfrozenxid, rounded down to a normal xid.  Invalid if U is
- * too far behind to be told in 32 bits.
+ * all_visible_before as a value of relfrozenxid, rounded down to a normal
+ * xid.  Invalid if all_visible_before is too far behind to be told in 32 bits.
  */
 TransactionId
 undo_frozen_xid(void)
 {
-	Fxid		u = undo_log_horizons().all_visible_before;
+	Fxid		all_visible_before = undo_log_horizons().all_visible_before;
 	Fxid		next = U64FromFullTransactionId(ReadNextFullTransactionId());
-	TransactionId xid = XidFromFxid(u);
+	TransactionId xid = XidFromFxid(all_visible_before);
 
-	Assert(u <= next);
-	if (next - u >= (Fxid) 1 << 31)
+	Assert(all_visible_before <= next);
+	if (next - all_visible_before >= (Fxid) 1 << 31)
 		return InvalidTransactionId;
 	return TransactionIdIsNormal(xid) ? xid : MaxTransactionId;
 }
@@ -51,7 +52,7 @@ undo_frozen_raise_horizons(void)
 {
 	uint64		wanted;
 
-	(void) undo_log_horizons();		/* loads shared state */
+	(void) undo_log_horizons(); /* loads shared state */
 	if (!IsUnderPostmaster)
 		return;
 
@@ -73,21 +74,22 @@ undo_frozen_raise_horizons(void)
 }
 
 /*
- * WARNING if U is more than so many transactions old: an operator who vacuums
- * because core said so learns here what else there is to do.
+ * WARNING if all_visible_before is more than so many transactions old: an
+ * operator who vacuums because core said so learns here what else there is to
+ * do.
  */
 void
 undo_frozen_warn_of_age(uint32 limit)
 {
-	Fxid		u = undo_log_horizons().all_visible_before;
+	Fxid		all_visible_before = undo_log_horizons().all_visible_before;
 	Fxid		next = U64FromFullTransactionId(ReadNextFullTransactionId());
 	Fxid		unapplied = pg_atomic_read_u64(&UndoShmem->oldest_unapplied);
 
-	if (next - u <= limit)
+	if (next - all_visible_before <= limit)
 		return;
 	ereport(WARNING,
 			(errmsg("relfrozenxid of zheap tables cannot be advanced beyond transaction " UINT64_FORMAT,
-					u),
+					all_visible_before),
 			 unapplied != InvalidFxid ?
 			 errdetail("Transaction " UINT64_FORMAT " was aborted and is not rolled back yet.",
 					   unapplied) :

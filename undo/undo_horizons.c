@@ -29,14 +29,15 @@ raise_atomic(pg_atomic_uint64 *atomic, uint64 value)
 }
 
 /*
- * Publish horizons: h first, then u, so that a reader that asks in the opposite
- * order has u <= h.  Redo publishes too.
+ * Publish horizons: discard_before first, then all_visible_before, so that a
+ * reader that asks in the opposite order has all_visible_before <=
+ * discard_before.  Redo publishes too.
  */
 void
-undo_horizons_publish(Fxid u, Fxid h)
+undo_horizons_publish(Fxid all_visible_before, Fxid discard_before)
 {
-	raise_atomic(&UndoShmem->discard_before, h);
-	raise_atomic(&UndoShmem->all_visible_before, u);
+	raise_atomic(&UndoShmem->discard_before, discard_before);
+	raise_atomic(&UndoShmem->all_visible_before, all_visible_before);
 	pg_write_barrier();
 }
 
@@ -51,16 +52,17 @@ undo_horizons_publish_lower(Fxid horizon)
 
 /* Create the global control page; caller holds the LWLock, not in recovery. */
 void
-undo_horizons_create(Fxid u, Fxid h)
+undo_horizons_create(Fxid all_visible_before, Fxid discard_before)
 {
 	Buffer		buffer =
 		undo_file_make_control(undo_file_locator(UNDO_GLOBAL_RELNUMBER), true);
 	xl_undo_control xlrec =
-	{.all_visible_before = u,.discard_before = h,.version = UNDO_FORMAT_VERSION,.init_global = 1};
+	{.all_visible_before = all_visible_before,.discard_before = discard_before,.version = UNDO_FORMAT_VERSION,.init_global = 1};
 	XLogRecPtr	lsn;
 
 	START_CRIT_SECTION();
-	undo_page_init_global(BufferGetPage(buffer), u, h);
+	undo_page_init_global(BufferGetPage(buffer), all_visible_before,
+						  discard_before);
 	MarkBufferDirty(buffer);
 	XLogBeginInsert();
 	XLogRegisterData((char *) &xlrec, SizeOfUndoControl);
@@ -90,13 +92,15 @@ undo_horizons_lower(Fxid horizon)
 	if (!BufferIsValid(buffer))
 		elog(ERROR, "global control page of the undo store has vanished");
 	global = UndoPageGetGlobal(BufferGetPage(buffer));
+
 	ereport(LOG,
 			(errmsg("undo horizons are set back from " UINT64_FORMAT " to " UINT64_FORMAT,
 					global->discard_before, horizon)));
 
 	START_CRIT_SECTION();
-	global->all_visible_before = horizon;
-	global->discard_before = horizon;
+	global	  ->all_visible_before = horizon;
+	global	  ->discard_before = horizon;
+
 	MarkBufferDirty(buffer);
 	XLogBeginInsert();
 	XLogRegisterData((char *) &xlrec, SizeOfUndoDiscard);

@@ -223,7 +223,8 @@ add_database(Oid dboid)
 		int			more = Max(maxknown * 2, DATABASES_START);
 
 		known = known == NULL ?
-			MemoryContextAlloc(TopMemoryContext, more * sizeof(KnownDatabase)) :
+			MemoryContextAlloc(TopMemoryContext,
+							   more * sizeof(KnownDatabase)) :
 			repalloc(known, more * sizeof(KnownDatabase));
 		maxknown = more;
 	}
@@ -371,7 +372,7 @@ forget_page(char persistence, UndoLogNumber log, BlockNumber block, Page page,
 			uint16 from, void *arg)
 {
 	Oid			dboid = *(Oid *) arg;
-	Fxid		u = undo_log_horizons().all_visible_before;
+	Fxid		all_visible_before = undo_log_horizons().all_visible_before;
 	UndoRunMark marks[UNDO_PAGE_MAX_ENTRIES];
 	int			nmarks = 0;
 	UndoEntry	entry;
@@ -381,7 +382,7 @@ forget_page(char persistence, UndoLogNumber log, BlockNumber block, Page page,
 		if (!undo_page_get(page, at, &entry) || entry.len == 0)
 			break;				/* reported by the scan */
 		if (entry.kind == UNDO_KIND_RUN && entry.dboid == dboid &&
-			undo_scan_run_is_unapplied(&entry, u))
+			undo_scan_run_is_unapplied(&entry, all_visible_before))
 		{
 			marks[nmarks].offset = at;
 			marks[nmarks++].writer = entry.fxid;

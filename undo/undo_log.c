@@ -207,9 +207,10 @@ reset_logs(char persistence)
 /*
  * Everything a primary needs.  The horizons jump if there is no undo (U14),
  * also downwards: pg_upgrade and pg_resetwal may set the next xid back.  To
- * readers all writers below U are visible, so with undo in the logs nothing
- * can be answered then.  Nothing is made in a cluster that pg_upgrade is going
- * to fill: its next xid isn't known yet.  Returns false in that case.
+ * readers all writers below all_visible_before are visible, so with undo in
+ * the logs nothing can be answered then.  Nothing is made in a cluster that
+ * pg_upgrade is going to fill: its next xid isn't known yet.  Returns false in
+ * that case.
  */
 static bool
 load_primary(void)
@@ -306,7 +307,12 @@ undo_log_horizons(void)
 			undo_log_fxid_from_xid(TransamVariables->oldestXid);
 		return hz;
 	}
-	/* u first: h is published before u, so u <= h holds in what we return */
+
+	/*
+	 * all_visible_before first: discard_before is published before
+	 * all_visible_before, so all_visible_before <= discard_before holds in
+	 * what we return
+	 */
 	hz.all_visible_before = pg_atomic_read_u64(&UndoShmem->all_visible_before);
 	pg_read_barrier();
 	hz.discard_before = pg_atomic_read_u64(&UndoShmem->discard_before);
@@ -810,7 +816,8 @@ undo_log_tail(char persistence, UndoLogNumber number)
  */
 void
 undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,
-				 uint16 head_offset, Fxid u, Fxid h)
+				 uint16 head_offset, Fxid all_visible_before,
+				 Fxid discard_before)
 {
 	bool		move = number != UNDO_TEMP_LOG;
 	bool		permanent = persistence == RELPERSISTENCE_PERMANENT;
@@ -833,9 +840,10 @@ undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,
 	if (move)
 		LockBuffer(ctlbuf, BUFFER_LOCK_EXCLUSIVE);
 	data = UndoPageGetGlobal(BufferGetPage(global));
-	xlrec.discard_before = Max(h, data->discard_before);
+	xlrec.discard_before = Max(discard_before, data->discard_before);
 	xlrec.all_visible_before =
-		Min(Max(u, data->all_visible_before), xlrec.discard_before);
+		Min(Max(all_visible_before, data->all_visible_before),
+			xlrec.discard_before);
 	xlrec.head = UndoLogHead(head, head_offset);
 	xlrec.flags = xlrec.discard_before > data->discard_before ?
 		UNDO_DISCARD_CONFLICT : 0;
@@ -865,7 +873,10 @@ undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,
 
 	UNDO_POINT("discard-logged");
 
-	/* publish h, u, head in this order; only then may pages be reused */
+	/*
+	 * publish discard_before, all_visible_before, head in this order; only
+	 * then may pages be reused
+	 */
 	undo_horizons_publish(xlrec.all_visible_before, xlrec.discard_before);
 	if (move)
 		pg_atomic_write_u64(&undo_shmem_log(persistence, number)->head,

@@ -42,8 +42,9 @@ typedef enum UndoLogState
 
 /*
  * One log.  tail, used_blocks and seq are written by the attached backend
- * (after XLogInsert of its switch record), head by the discarder (after H was
- * published); all are read by others without a lock, hence atomics.
+ * (after XLogInsert of its switch record), head by the discarder (after
+ * discard_before was published); all are read by others without a lock, hence
+ * atomics.
  */
 typedef struct UndoLogShared
 {
@@ -108,10 +109,11 @@ extern int	undo_max_size;		/* kB of undo that may be kept; -1: any */
  * undo_horizons.c: raise the published horizons, lower values are ignored; set
  * them lower, at a start only; create the global control page
  */
-extern void undo_horizons_publish(Fxid u, Fxid h);
+extern void undo_horizons_publish(Fxid all_visible_before,
+								  Fxid discard_before);
 extern void undo_horizons_publish_lower(Fxid horizon);
 extern void undo_horizons_lower(Fxid horizon);
-extern void undo_horizons_create(Fxid u, Fxid h);
+extern void undo_horizons_create(Fxid all_visible_before, Fxid discard_before);
 
 /* from now on each table of the client has a relfrozenxid (U21) */
 extern void undo_horizons_note_tables(void);
@@ -160,13 +162,15 @@ extern Buffer undo_log_switch(char persistence, UndoLogNumber log);
 
 /*
  * Record that head of a log moves to (block, offset) and/or the horizons rise
- * to u and h: inserts the WAL record (conflict horizon h - 1 where h rises),
- * then publishes h, u, then the head, in this order (U3).  log =
- * UNDO_TEMP_LOG: horizons only.  Values below the published ones are ignored.
+ * to all_visible_before and discard_before: inserts the WAL record (conflict
+ * horizon discard_before - 1 where discard_before rises), then publishes
+ * discard_before, all_visible_before, then the head, in this order (U3).  log
+ * = UNDO_TEMP_LOG: horizons only.  Values below the published ones are
+ * ignored.
  */
 extern void undo_log_discard(char persistence, UndoLogNumber log,
 							 BlockNumber head, uint16 head_offset,
-							 Fxid u, Fxid h);
+							 Fxid all_visible_before, Fxid discard_before);
 
 /* empty, detached log back to its control page alone (U18); state BUSY held */
 extern void undo_log_reset(char persistence, UndoLogNumber log);
@@ -194,7 +198,7 @@ extern void undo_log_redo(XLogReaderState *record);
 /* undo_holders.c: pages of a log that are kept */
 extern uint64 undo_holders_retained_pages(char persistence, UndoLogNumber log);
 
-/* H, or what takes its place for temporary relations */
+/* discard_before, or what takes its place for temporary relations */
 extern Fxid undo_log_horizon(char persistence);
 
 

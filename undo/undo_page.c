@@ -87,19 +87,20 @@ undo_page_init_control(Page page)
 
 /* The global control page. */
 void
-undo_page_init_global(Page page, Fxid u, Fxid h)
+undo_page_init_global(Page page, Fxid all_visible_before, Fxid discard_before)
 {
 	UndoGlobalData *global;
 
 	init_opaque(page, UNDO_GLOBAL_MAGIC, InvalidBlockNumber, 0);
 	global = UndoPageGetGlobal(page);
-	global->all_visible_before = u;
-	global->discard_before = h;
-	global->nlogs = 0;
-	global->nunlogged = 0;
-	global->tables_known = 0;
+	global	  ->all_visible_before = all_visible_before;
+	global	  ->discard_before = discard_before;
+	global	  ->nlogs = 0;
+	global	  ->nunlogged = 0;
+	global	  ->tables_known = 0;
+
 	((PageHeader) page)->pd_lower =
-		(char *) global + sizeof(UndoGlobalData) - (char *) page;
+		(char *) global +sizeof(UndoGlobalData) - (char *) page;
 }
 
 void
@@ -107,9 +108,10 @@ undo_page_note_tables(Page page)
 {
 	UndoGlobalData *global = UndoPageGetGlobal(page);
 
-	global->tables_known = 1;
+	global	  ->tables_known = 1;
+
 	((PageHeader) page)->pd_lower =
-		(char *) global + sizeof(UndoGlobalData) - (char *) page;
+		(char *) global +sizeof(UndoGlobalData) - (char *) page;
 }
 
 /* What is wrong with a page that should carry this magic, or NULL. */

@@ -154,7 +154,8 @@ typedef struct UndoEntryRest
 
 extern void undo_page_init(Page page, BlockNumber next, uint64 seq);
 extern void undo_page_init_control(Page page);
-extern void undo_page_init_global(Page page, Fxid u, Fxid h);
+extern void undo_page_init_global(Page page, Fxid all_visible_before,
+								  Fxid discard_before);
 extern void undo_page_note_tables(Page page);
 
 /* what is wrong with a page of the wanted magic, or NULL */

@@ -19,8 +19,8 @@
  * A range is looked at again when its oldest or its last running writer has
  * ended.  Of a page that has more of them, only those of the last transaction
  * and prepared ones can be running: such a page is also looked at in turn.
- * Until then U stays at the oldest writer that was running when the page was
- * last judged, whatever became of it.
+ * Until then all_visible_before stays at the oldest writer that was running
+ * when the page was last judged, whatever became of it.
  *
  * This memory is private to the process and may be thrown away at any time;
  * the sequence numbers of the pages tell whether it still holds.  At most one
@@ -65,12 +65,13 @@ static int	nscans[2];
  */
 
 /*
- * Is this writer running, committed or aborted?  Asked for fxid >= U only: for
- * those relfrozenxid of their tables keeps the commit log.  One from before
- * the commit log wrote to a table that is gone, or to a file that the table
- * doesn't have any more (U21): nothing is left to be rolled back, as if it had
- * committed.  ERROR if the xid was never assigned: no guessing; likewise while
- * tables without relfrozenxid may be about.
+ * Is this writer running, committed or aborted?  Asked for fxid >=
+ * all_visible_before only: for those relfrozenxid of their tables keeps the
+ * commit log.  One from before the commit log wrote to a table that is gone,
+ * or to a file that the table doesn't have any more (U21): nothing is left to
+ * be rolled back, as if it had committed.  ERROR if the xid was never
+ * assigned: no guessing; likewise while tables without relfrozenxid may be
+ * about.
  */
 UndoXidStatus
 undo_scan_xid_status(Fxid fxid)
@@ -108,14 +109,15 @@ undo_scan_xid_status(Fxid fxid)
 }
 
 /*
- * Does this run still have to be rolled back?  u: sample of U from before the
- * page was copied.
+ * Does this run still have to be rolled back?  all_visible_before: a sample
+ * from before the page was copied.
  */
 bool
-undo_scan_run_is_unapplied(const UndoEntry *run, Fxid u)
+undo_scan_run_is_unapplied(const UndoEntry *run, Fxid all_visible_before)
 {
 	Assert(run->kind == UNDO_KIND_RUN);
-	return (run->flags & UNDO_RUN_APPLIED) == 0 && run->fxid >= u &&
+	return (run->flags & UNDO_RUN_APPLIED) == 0 &&
+		run->fxid >= all_visible_before &&
 		undo_scan_xid_status(run->fxid) == UNDO_XID_ABORTED;
 }
 
@@ -331,7 +333,7 @@ judge_page(const UndoLogRef *ref, const UndoPagePos *pos, Page page,
 	findings->next = opaque->next;
 	findings->max_fxid = opaque->max_fxid;
 
-	/* whatever aborted before U is applied */
+	/* whatever aborted before all_visible_before is applied */
 	if (opaque->max_fxid < context->all_visible_before)
 		return;
 

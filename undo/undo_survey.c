@@ -311,7 +311,7 @@ static bool
 visit_undo_page(char persistence, UndoLogNumber log, BlockNumber block,
 				Page page, uint16 from, void *arg)
 {
-	Fxid		u = *(Fxid *) arg;
+	Fxid		all_visible_before = *(Fxid *) arg;
 	Fxid		start = pg_atomic_read_u64(&UndoShmem->start_fxid);
 	BlockNumber blocks[UNDO_PAGE_MAX_ENTRIES];
 	int			nblocks = 0;
@@ -333,7 +333,7 @@ visit_undo_page(char persistence, UndoLogNumber log, BlockNumber block,
 			roll_back_copy(reloid, blocks, nblocks);
 		nblocks = 0;
 		reloid = entry.dboid != MyDatabaseId && entry.fxid < start &&
-			undo_scan_run_is_unapplied(&entry, u) ?
+			undo_scan_run_is_unapplied(&entry, all_visible_before) ?
 			entry.reloid : InvalidOid;
 	}
 	if (OidIsValid(reloid))
@@ -374,7 +374,7 @@ list_tables(void)
 	return list;
 }
 
-/* U now is right for whatever is in the table */
+/* all_visible_before now is right for whatever is in the table */
 static void
 give_frozenxid(Oid reloid)
 {
@@ -405,7 +405,7 @@ give_frozenxid(Oid reloid)
 void
 undo_survey_worker_main(Datum arg)
 {
-	Fxid		u;
+	Fxid		all_visible_before;
 	ListCell   *lc;
 
 	pqsignal(SIGTERM, die);
@@ -417,9 +417,10 @@ undo_survey_worker_main(Datum arg)
 
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	u = undo_log_horizons().all_visible_before;
+	all_visible_before = undo_log_horizons().all_visible_before;
 	if (pg_atomic_read_u32(&UndoShmem->copies_done) == 0)
-		(void) undo_scan_visit_unapplied(InvalidOid, visit_undo_page, &u);
+		(void) undo_scan_visit_unapplied(InvalidOid, visit_undo_page,
+										 &all_visible_before);
 	else
 		foreach(lc, list_tables())
 			give_frozenxid(lfirst_oid(lc));

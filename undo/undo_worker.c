@@ -162,7 +162,7 @@ typedef enum RunOutcome
 typedef struct Batch
 {
 	instr_time	start;
-	Fxid		u;
+	Fxid		all_visible_before;
 	int			finished;
 	bool		remaining;
 	Oid			reloid;			/* relation open now, or known to be gone */
@@ -412,7 +412,7 @@ roll_back_undo_page(char persistence, UndoLogNumber log, BlockNumber block,
 			run = entry;
 			run.at = at;
 			in_run = entry.dboid == MyDatabaseId &&
-				undo_scan_run_is_unapplied(&entry, batch->u);
+				undo_scan_run_is_unapplied(&entry, batch->all_visible_before);
 			nblocks = 0;
 		}
 		else if (in_run)
@@ -439,10 +439,10 @@ run_batch(Batch *batch)
 	current_run = InvalidUndoRecPtr;
 	PushActiveSnapshot(GetTransactionSnapshot());
 	INSTR_TIME_SET_CURRENT(batch->start);
-	batch->u = undo_log_horizons().all_visible_before;
+	batch->all_visible_before = undo_log_horizons().all_visible_before;
 	UNDO_POINT("batch-horizon");
 	if (!undo_scan_visit_unapplied(MyDatabaseId, roll_back_undo_page,
-									  batch))
+								   batch))
 		batch->remaining = true;
 	close_batch_relation(batch);
 	PopActiveSnapshot();

@@ -66,10 +66,11 @@ typedef bool (*undo_visit_fn) (char persistence, UndoLogNumber log,
 							   BlockNumber block, Page page, uint16 from,
 							   void *arg);
 extern bool undo_scan_visit_unapplied(Oid dboid, undo_visit_fn visit,
-										 void *arg);
+									  void *arg);
 
-/* is this run aborted, not applied, not before U; see undo_discard.c */
-extern bool undo_scan_run_is_unapplied(const UndoEntry *run, Fxid u);
+/* is this run aborted, not applied, not before all_visible_before; see undo_discard.c */
+extern bool undo_scan_run_is_unapplied(const UndoEntry *run,
+									   Fxid all_visible_before);
 
 /*
  * undo_survey.c: a step of the launcher, which returns whether rollback

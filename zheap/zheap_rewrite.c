@@ -97,7 +97,8 @@ typedef struct Rewrite
 	CommandId	cid;
 	BulkInsertState bistate;
 	Fxid		horizon;		/* committed below: visible to everybody */
-	Fxid		conflict;		/* newest writer settled by that, not by U */
+	Fxid		conflict;		/* newest writer settled by that, not by
+								 * all_visible_before */
 	BlockNumber conflict_block;
 
 	/* columns */
@@ -864,9 +865,10 @@ rewrite_begin(Relation oldrel, Relation newrel, TransactionId oldest_xmin)
 
 /*
  * relfrozenxid of the new file.  Core proposes one that is right for what the
- * file holds; but from there histories lead to older writers, from U on or
- * from the old file's relfrozenxid on, whichever is later.  For the toast
- * table, which is new and shares it, anything up to the proposal is right.
+ * file holds; but from there histories lead to older writers, from
+ * all_visible_before on or from the old file's relfrozenxid on, whichever is
+ * later.  For the toast table, which is new and shares it, anything up to the
+ * proposal is right.
  */
 static TransactionId
 cutoff_for_history(Relation oldrel, TransactionId proposed)

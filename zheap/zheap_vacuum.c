@@ -109,8 +109,8 @@ clear_hints(Relation rel, Buffer buffer)
 
 /*
  * Mark the page all-visible if pruning found it to be.  What pruning went by
- * is below U or was frozen, so that standbys had their conflict before: the
- * record needs no horizon of its own (Z25).
+ * is below all_visible_before or was frozen, so that standbys had their
+ * conflict before: the record needs no horizon of its own (Z25).
  */
 static void
 set_all_visible(Vacuum *vac, Buffer buffer, BlockNumber block)

@@ -23,7 +23,7 @@
 /* status of a writer, tested in the order of Z15 */
 typedef enum ZXactStatus
 {
-	ZXACT_ALL_VISIBLE,			/* fxid < U, or 0 */
+	ZXACT_ALL_VISIBLE,			/* fxid < all_visible_before, or 0 */
 	ZXACT_CURRENT,				/* of my own top transaction, not aborted */
 	ZXACT_RUNNING,				/* foreign; asked for an MVCC snapshot: in
 								 * progress for it, even if committed since */
@@ -136,9 +136,10 @@ extern void zheap_xact_slot_flag_header(ZTupleHeader *header, uint8 id,
 
 /*
  * Z19 on a private copy of the page: freeze every xact slot whose owner
- * committed and is < U or removable for the relation.  Returns the largest
- * fxid frozen by more than U (the conflict horizon), 0 if none;
- * *changed tells whether anything was.  rel may be NULL: then only < U.
+ * committed and is < all_visible_before or removable for the relation.
+ * Returns the largest fxid frozen by more than all_visible_before (the
+ * conflict horizon), 0 if none; *changed tells whether anything was.  rel may
+ * be NULL: then only < all_visible_before.
  */
 extern Fxid zheap_xact_slot_freeze_page(Relation rel, Page page,
 										const UndoHorizons *hz,
@@ -305,19 +306,19 @@ extern bool zheap_visibility_is_mine(ZReadContext *cx, Buffer buffer,
  * (tag PRE).  False if the top isn't an own in-place update.
  */
 extern bool zheap_newest_predecessor(ZReadContext *cx, Buffer buffer,
-										 Page page,
-										 BlockNumber block, OffsetNumber off,
-										 ZVersion *v);
+									 Page page,
+									 BlockNumber block, OffsetNumber off,
+									 ZVersion *v);
 
 /* was a row, whose top the snapshot doesn't see, only copied since */
 extern bool zheap_newest_only_copied(ZReadContext *cx, Buffer buffer,
-										 Page page, BlockNumber block,
-										 OffsetNumber off, Snapshot snapshot);
+									 Page page, BlockNumber block,
+									 OffsetNumber off, Snapshot snapshot);
 
 /* is the row surely dead to every snapshot, present and future (all_dead) */
 extern bool zheap_newest_dead_to_all(ZReadContext *cx, Buffer buffer,
-										 Page page,
-										 BlockNumber block, OffsetNumber off);
+									 Page page,
+									 BlockNumber block, OffsetNumber off);
 
 /* ----------------------------------------------------------------
  *	zheap_predicate.c

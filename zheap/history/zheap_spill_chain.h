@@ -40,8 +40,8 @@ typedef struct ZSpillCursor
 
 /*
  * Read the record at the position, which isn't the end, and go on to the one
- * before.  False: its writer is below H, so that nobody needs what it holds.
- * The cursor, and entries read by it, live until the next call.
+ * before.  False: its writer is below discard_before, so that nobody needs
+ * what it holds. The cursor, and entries read by it, live until the next call.
  */
 extern bool zheap_spill_chain_next(ZSpillChain *chain, UndoReader *reader,
 								   BlockNumber block, ZSpillCursor *entries);

@@ -434,7 +434,8 @@ zheap_walk_find(ZWalk *walk, bool held)
 		if (h != NULL)
 		{
 			if (h->base_fxid == InvalidFxid)
-				walk_is_corrupt(walk, "a tenure that made the row below its xact slot's");
+				walk_is_corrupt(walk,
+								"a tenure that made the row below its xact slot's");
 			walk->skip = false;
 			walk_move(walk, h->base_fxid, h->base_urp);
 			return ZFIND_OTHER;
@@ -607,9 +608,9 @@ zheap_walk_jump(ZWalk *walk)
  * private copy, then buffer is Invalid.  Never asks more than the budget of
  * the walk; not knowing counts as "somebody may need it".
  *
- * ENDED_FOR_ALL raises *conflict where the decision rests on more than U: a
- * tenure whose committed owner is removable for everyone has only such below
- * (Z2), so the ender itself needn't be found.
+ * ENDED_FOR_ALL raises *conflict where the decision rests on more than
+ * all_visible_before: a tenure whose committed owner is removable for everyone
+ * has only such below (Z2), so the ender itself needn't be found.
  */
 ZRowFate
 zheap_walk_fate(ZWalk *walk, Page page, Buffer buffer, Fxid *conflict)
@@ -665,7 +666,11 @@ zheap_walk_fate(ZWalk *walk, Page page, Buffer buffer, Fxid *conflict)
 			case ZFIND_FOUND:
 				return ZROW_ENDED;
 			case ZFIND_GONE:
-				/* below H: its horizon's raise carried the conflict (U3) */
+
+				/*
+				 * below discard_before: its horizon's raise carried the
+				 * conflict (U3)
+				 */
 				return ZROW_ENDED_FOR_ALL;
 			case ZFIND_LIMIT:
 			case ZFIND_STOP:
@@ -679,8 +684,9 @@ zheap_walk_fate(ZWalk *walk, Page page, Buffer buffer, Fxid *conflict)
 
 /*
  * Has the row, which isn't ended, a version that is visible to all, with
- * nothing but updates in place of unindexed columns since (Z25)?  "All"
- * is meant by U: what only the local horizon calls visible is frozen first.
+ * nothing but updates in place of unindexed columns since (Z25)?  "All" is
+ * meant by all_visible_before: what only the local horizon calls visible is
+ * frozen first.
  */
 bool
 zheap_walk_has_settled_version(ZWalk *walk, Page page, Buffer buffer)

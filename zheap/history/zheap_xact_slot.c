@@ -51,10 +51,10 @@ fxid_is_future(Fxid fxid)
 }
 
 /*
- * Z15.  The 32-bit questions are legal only because fxid >= U and
- * fxid < next: then it is within 2^31 of the running xids.  Works in recovery
- * too, where TransactionIdIsInProgress asks the known assigned xids.  Any
- * buffer lock may be held; not in a critical section.
+ * Z15.  The 32-bit questions are legal only because fxid >= all_visible_before
+ * and fxid < next: then it is within 2^31 of the running xids.  Works in
+ * recovery too, where TransactionIdIsInProgress asks the known assigned xids.
+ * Any buffer lock may be held; not in a critical section.
  */
 static ZXactStatus
 status_of(Fxid fxid)
@@ -574,7 +574,8 @@ zheap_xact_slot_own(Page page, uint8 id, ZTenure tenure, Fxid fxid,
 	/* redo of a page that was damaged since */
 	if (unlikely(id > ZPageGetOpaque(page)->nslots ||
 				 (tenure == ZTENURE_FREE) != ZXactSlotIsFree(slot)))
-		elog(PANIC, "xact slot %u of a zheap page is not as its next owner left it",
+		elog(PANIC,
+			 "xact slot %u of a zheap page is not as its next owner left it",
 			 id);
 
 	ZPageGetOpaque(page)->flags &= ~ZPAGE_ALL_RESOLVED;

@@ -326,11 +326,11 @@ read_predecessor(Relation rel, const ItemPointerData *tid, ZVersion *v)
 static bool
 same_identity(Fxid writer1, CommandId cid1, Fxid writer2, CommandId cid2)
 {
-	Fxid		u = undo_log_horizons().all_visible_before;
+	Fxid		all_visible_before = undo_log_horizons().all_visible_before;
 
-	if (writer1 < u)
+	if (writer1 < all_visible_before)
 		writer1 = InvalidFxid;
-	if (writer2 < u)
+	if (writer2 < all_visible_before)
 		writer2 = InvalidFxid;
 	if (writer1 != writer2)
 		return false;
@@ -638,8 +638,8 @@ group_entries(TM_IndexDeleteOp *delstate, EntryGroup *groups)
  * returns their number, and in *freed what deleting them will free in the
  * index (not each frees something: many may share a posting list).  *conflict
  * rises to the newest transaction that ended one of the rows, of those the
- * index AM vouches for too.  What has no body any more, or was ended below U,
- * had its horizon logged when that came about (Z27, U3).
+ * index AM vouches for too.  What has no body any more, or was ended below
+ * all_visible_before, had its horizon logged when that came about (Z27, U3).
  */
 static int
 judge_entries(ZReadContext *cx, Buffer buffer, TM_IndexDeleteOp *delstate,
@@ -669,7 +669,11 @@ judge_entries(ZReadContext *cx, Buffer buffer, TM_IndexDeleteOp *delstate,
 			*freed += status->freespace;
 			found++;
 		}
-		/* spilled: dead to snapshots that are younger than the spilling transaction */
+
+		/*
+		 * spilled: dead to snapshots that are younger than the spilling
+		 * transaction
+		 */
 		if (ZItemIdIsSpilled(PageGetItemId(page, off)) &&
 			(ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) &&
 			ZXactSlotFxid(ZPageGetSpill(page)) >= cx->hz.all_visible_before)

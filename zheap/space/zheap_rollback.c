@@ -419,8 +419,9 @@ rollback_batch(Relation rel, Buffer buffer, const UndoHorizons *hz)
 
 /*
  * Horizons are sampled under the lock: while it is held no aborted owner of
- * this page can become applied, so U can't pass one.  (The caller of a writer
- * has loaded the shared state before.)  A new page is left alone.
+ * this page can become applied, so all_visible_before can't pass one.  (The
+ * caller of a writer has loaded the shared state before.)  A new page is left
+ * alone.
  */
 bool
 zheap_rollback_buffer(Relation rel, Buffer buffer)
