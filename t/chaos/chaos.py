@@ -12,6 +12,9 @@ something happens at its points, and a history of one of these kinds:
   skew    SERIALIZABLE transactions that must not miss each other (skew.py)
   life    stops, crashes, millions of xids, a commit log that is cut, times
           without library or workers, copied databases, pg_upgrade (life.py)
+  ddl, serial, model
+          histories of t/stress/ddl.py, t/stress/serializable.py and
+          t/model/model_check.py under knobs and points (others.py)
 
 After each history: zheap_check of all tables, amcheck of all indexes, undo back
 at its floor with both horizons equal, no lock, prepared transaction or attached
@@ -41,6 +44,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 from common import Wrong, at_rest, knobs, settings, throwaway, warnings  # noqa: E402
 import differential  # noqa: E402
+import others  # noqa: E402
 import statements  # noqa: E402
 from life import Life  # noqa: E402
 from skew import Skew  # noqa: E402
@@ -196,7 +200,8 @@ def life(args, seed):
             shutil.rmtree(run.cluster.root, ignore_errors=True)
 
 
-KINDS = {"twin": twin, "storm": storm, "skew": skew, "life": life}
+KINDS = {"twin": twin, "storm": storm, "skew": skew, "life": life,
+         "ddl": others.ddl, "serial": others.serial, "model": others.model}
 
 
 def seeds_of(args):

@@ -532,6 +532,7 @@ class ModelCluster(Cluster):
     def __init__(self, bindir, am):
         super().__init__(bindir)
         self.am = am
+        self.drawn = ""		# settings of chaos
 
     def create(self):
         settings = """
@@ -544,7 +545,7 @@ fsync = off
             settings += "zheap.discard_naptime = 20\nzheap.jump_interval = 2\n"
         else:
             settings += "shared_preload_libraries = ''\n"
-        self.init(settings)
+        self.init(settings + self.drawn)
         self.start()
         conn = psycopg2.connect(self.dsn())
         conn.autocommit = True

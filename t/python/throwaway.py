@@ -17,8 +17,8 @@ import time
 import psycopg2
 
 FAULTS = ("TRAP", "PANIC", "terminated by signal", "could not roll back",
-          "inconsistent page", "buffer refcount leak", "XX000", "XX001",
-          "XX002")
+          "inconsistent page", "refcount leak", "reference leak",
+          "resource was not closed", "XX000", "XX001", "XX002")
 
 
 def become_ordinary(script):
@@ -36,6 +36,7 @@ class Cluster:
     user = "tester"
     initdb_options = ("-A", "trust", "-N", "-k")
     patterns = {}
+    known = ()				# what may stand in lines of the log all the same
 
     def __init__(self, bindir, name="node", root=None, port=5432):
         self.bindir = bindir
