@@ -13,6 +13,7 @@ from pathlib import Path
 from . import report
 from .driver import Bench, Parameters, Workload
 from .server import Side
+from .work_instructions import instructions
 from .work_own import own_changes
 from .work_pgbench import (bloat, hot_row, pgbench, queue, recovery,
                            small_cache, updates)
@@ -43,6 +44,8 @@ WORKLOADS = [
     Workload("small-cache", small_cache,
              "simple-update, shared_buffers a tenth of the table"),
     Workload("tpch", tpch, "TPC-H Q1, Q6, Q14"),
+    Workload("instructions", instructions,
+             "instructions and WAL of one backend, by callgrind"),
 ]
 
 

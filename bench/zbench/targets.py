@@ -113,7 +113,37 @@ def targets(clients: int, largest: int) -> list[Target]:
         Target("index-only scan behind updates: heap fetches", "index-only",
                "", "heap_fetches", 0, "value", unit="rows"),
     ]
+    for name, limit in INSTRUCTIONS.items():
+        rows.append(Target(f"instructions: {name}", "instructions", name,
+                           "instructions", limit))
+    for name in ("simple-update", "tpcb-like"):
+        rows.append(Target(f"instructions without pruning: {name}",
+                           "instructions", name, "without_prune",
+                           0.95 if name == "simple-update" else 0.90))
+    for name in ("foreign key", "upsert", "delete by key", "indexed update",
+                 "ROLLBACK of an update"):
+        rows.append(Target(f"WAL: {name}", "instructions", name, "wal", 1.0))
     return rows
+
+
+# by operation (work_instructions.py), one backend
+INSTRUCTIONS = {
+    "old snapshot: all changed": 1.8,
+    "old snapshot: all changed 5 times": 3.0,
+    "old snapshot: 30 % changed": 1.2,
+    "index scan in order": 1.02,
+    "index scan at random": 1.02,
+    "select by key": 0.98,
+    "insert": 1.0,
+    "insert into 1,000 partitions": 1.05,
+    "delete by key": 1.0,
+    "indexed update": 1.05,
+    "foreign key": 1.05,
+    "ROLLBACK of an update": 1.0,
+    "INSERT .. SELECT": 0.90,
+    "COPY": 0.90,
+    "DELETE and INSERT of one key": 1.5,
+}
 
 
 def beyond() -> list[Target]:
