@@ -216,27 +216,28 @@ zheap_page_check(Relation rel, BlockNumber block, Page page)
 					   opaque->nslots, opaque->flags)));
 }
 
+/* bytes that NORMAL pointers claim; a loop without a branch on each of them */
+static Size
+bytes_of_bodies(Page page)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	const ItemIdData *lp = ((PageHeader) page)->pd_linp;
+	Size		used = 0;
+
+	for (int i = 0; i < max; i++)
+		used += lp[i].lp_len & -(unsigned) (lp[i].lp_flags == LP_NORMAL);
+	return used;
+}
+
 Size
 zheap_page_total_free(Page page)
 {
 	PageHeader	ph = PageHeaderOf(page);
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
-	Size		free = ph->pd_special - ph->pd_lower;
-	OffsetNumber off;
+	Size		room = ph->pd_special - ph->pd_lower;
+	Size		used = bytes_of_bodies(page);
 
-	for (off = FirstOffsetNumber; off <= max; off++)
-	{
-		ItemId		lp = PageGetItemId(page, off);
-
-		if (ItemIdIsNormal(lp))
-		{
-			/* a damaged page must not look like an empty one */
-			if (ItemIdGetLength(lp) > free)
-				return 0;
-			free -= ItemIdGetLength(lp);
-		}
-	}
-	return free;
+	/* a damaged page must not look like an empty one */
+	return used > room ? 0 : room - used;
 }
 
 /* Are the tuples where they may be, and no more than that? */
@@ -305,24 +306,28 @@ zheap_page_insert_room(Page page)
 	int			nslots = ZPageGetOpaque(page)->nslots;
 	Size		room = ph->pd_special - ph->pd_lower;
 	Size		keep = 0;
-	int			nunused = 0;
-	OffsetNumber off;
+	const ItemIdData *lp = ph->pd_linp;
+	Size		used = 0;
+	unsigned	nunused = 0;
+	unsigned	outside = 0;
 
-	for (off = FirstOffsetNumber; off <= max; off++)
+	/* as in bytes_of_bodies() */
+	for (int i = 0; i < max; i++)
 	{
-		ItemId		lp = PageGetItemId(page, off);
+		unsigned	normal = lp[i].lp_flags == LP_NORMAL;
+		unsigned	len = lp[i].lp_len;
 
-		if (ItemIdIsNormal(lp))
-		{
-			/* a damaged page has no room */
-			if (ItemIdGetLength(lp) > room || !zheap_page_body_is_inside(page, lp))
-				return 0;
-			room -= ItemIdGetLength(lp);
-		}
-		else if (!ItemIdIsUsed(lp))
-			nunused++;
+		used += len & -normal;
+		outside |= normal & ((len < ZHEAP_HEADER_SIZE) |
+							 (lp[i].lp_off < ph->pd_upper) |
+							 (lp[i].lp_off + len > ph->pd_special));
+		nunused += lp[i].lp_flags == LP_UNUSED;
 	}
 
+	/* a damaged page has no room */
+	if (outside || used > room)
+		return 0;
+	room -= used;
 	if (nunused == 0)
 	{
 		if (max >= MaxHeapTuplesPerPage)

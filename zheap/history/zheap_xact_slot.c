@@ -598,11 +598,12 @@ zheap_xact_slot_own(Page page, uint8 id, ZTenure tenure, Fxid fxid,
 			char	   *tuple;
 			ZTupleHeader header;
 
+			/* most rows aren't the xact slot's: one test for them */
+			tuple = (char *) page + lp->lp_off % BLCKSZ;
+			if ((uint8) tuple[0] != id)
+				continue;
 			/* what a damaged pointer leads to isn't the page's to change */
 			if (!ItemIdIsNormal(lp) || !zheap_page_body_is_inside(page, lp))
-				continue;
-			tuple = (char *) PageGetItem(page, lp);
-			if ((uint8) tuple[0] != id)
 				continue;
 			zheap_header_get(tuple, &header);
 			if (tenure == ZTENURE_FROZEN)

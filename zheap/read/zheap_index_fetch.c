@@ -165,6 +165,52 @@ zheap_index_fetch_end(struct IndexFetchTableData *data)
 	pfree(data);
 }
 
+/*
+ * The frequent case of an MVCC snapshot: its row is the one on the page, which
+ * is settled, or whose owner is known to have committed and is seen (Z2).  Then
+ * the bytes go to the tuple slot at once.  False for all others.  Page locked.
+ */
+static inline bool
+show_as_it_stands(Relation rel, Snapshot snapshot, const UndoHorizons *hz,
+				  Page page, BlockNumber block, OffsetNumber off,
+				  TupleTableSlot *slot)
+{
+	ItemId		lp = PageGetItemId(page, off);
+	Fxid		writer = InvalidFxid;
+	ItemPointerData tid;
+	ZTupleHeader hdr;
+	const char *tuple;
+
+	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
+		return false;
+	tuple = (char *) page + lp->lp_off;
+	zheap_header_get(tuple, &hdr);
+	if ((hdr.flags2 & ZH_END_MASK) || (hdr.natts_flags1 & ZH_SLACK))
+		return false;
+	if (hdr.slot != 0 && (hdr.flags2 & ZH_LOCK_ONLY) == 0)
+	{
+		ZXactSlot	owner;
+
+		if (hdr.slot > ZPageGetOpaque(page)->nslots)
+			return false;
+		owner = ZPageGetXactSlot(page, hdr.slot);
+		if (ZXactSlotIsFree(owner))
+			return false;
+		writer = ZXactSlotFxid(owner);
+		if (writer < hz->all_visible_before)
+			writer = InvalidFxid;
+		else if ((owner->fxid_bits & ZXACT_HINT_COMMITTED) == 0 ||
+				 XidInMVCCSnapshot(XidFromFxid(writer), snapshot))
+			return false;
+	}
+	ItemPointerSet(&tid, block, off);
+	zheap_tuple_slot_store(slot, RelationGetRelid(rel), &tid, tuple,
+						   lp->lp_len, writer, InvalidCommandId);
+	zheap_tuple_slot_set_unsure(slot, writer != InvalidFxid &&
+								ZHeaderReused(&hdr) != ZH_REUSED_NONE, false);
+	return true;
+}
+
 bool
 zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 						Snapshot snapshot, TupleTableSlot *slot,
@@ -174,6 +220,7 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	Relation	rel = data->rel;
 	BlockNumber block = ItemPointerGetBlockNumber(tid);
 	OffsetNumber off = zheap_tid_offset(tid);
+	UndoHorizons hz;
 	ZReadContext cx;
 	ZVersion	v;
 	Buffer		buffer;
@@ -193,13 +240,26 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	buffer = fetch_buffer(fetch, block);
 	page = BufferGetPage(buffer);
 	expect_row(page, off);
+	hz = undo_log_horizons();
+	UNDO_POINT("fetch-horizon");
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	if (likely(snapshot->snapshot_type == SNAPSHOT_MVCC) &&
+		!IsolationIsSerializable() &&
+		has_row_pointer(rel, block, page, off) &&
+		show_as_it_stands(rel, snapshot, &hz, page, block, off, slot))
+	{
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+		return true;
+	}
+
+	/* the horizons that count are those from before the lock (Z16) */
 	zheap_visibility_begin(&cx, rel, snapshot);
+	cx.hz = hz;
 	/* what a DIRTY or ANY snapshot finds is compared by its identity */
 	cx.approximate_identity = snapshot->snapshot_type != SNAPSHOT_DIRTY &&
 		snapshot->snapshot_type != SNAPSHOT_ANY &&
 		!IsolationIsSerializable();
 	cx.patience = zheap_rollback_patience();
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 
 	if (has_row_pointer(rel, block, page, off))
 	{

@@ -18,6 +18,7 @@
 
 #include "access/relation.h"
 #include "access/xact.h"
+#include "common/pg_prng.h"
 #include "miscadmin.h"
 #include "storage/freespace.h"
 #include "storage/fsm_internals.h"
@@ -308,7 +309,8 @@ make_room_for_notes(void)
 	int			more = freed == NULL ? FREED_START : maxfreed * 2;
 	FreedPage  *bigger =
 		MemoryContextAllocExtended(TopMemoryContext,
-								   more * sizeof(FreedPage), MCXT_ALLOC_NO_OOM);
+								   more * sizeof(FreedPage),
+								   MCXT_ALLOC_NO_OOM);
 
 	if (bigger == NULL)
 		return false;
@@ -322,6 +324,11 @@ make_room_for_notes(void)
 	return true;
 }
 
+/*
+ * Looking at a page costs more than deleting one row from it, so a little room
+ * is noted as if it were FREED_STEP, with the probability that this is on the
+ * average.
+ */
 void
 zheap_fsm_notes_add(Relation rel, BlockNumber block, Page page, Size bytes)
 {
@@ -339,6 +346,12 @@ zheap_fsm_notes_add(Relation rel, BlockNumber block, Page page, Size bytes)
 		return;
 	}
 
+	if (bytes < FREED_STEP)
+	{
+		if (pg_prng_uint32(&pg_global_prng_state) % FREED_STEP >= bytes)
+			return;
+		bytes = FREED_STEP;
+	}
 	if (nfreed == FREED_MAX)
 		return;					/* left to vacuum */
 	if (nfreed == maxfreed && !make_room_for_notes())
