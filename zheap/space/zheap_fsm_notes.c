@@ -327,11 +327,14 @@ make_room_for_notes(void)
 /*
  * Looking at a page costs more than deleting one row from it, so a little room
  * is noted as if it were FREED_STEP, with the probability that this is on the
- * average.
+ * average.  The generator is the backend's own and starts alike in each: where
+ * rows go depends on what was done before, and on nothing else.
  */
 void
 zheap_fsm_notes_add(Relation rel, BlockNumber block, Page page, Size bytes)
 {
+	static pg_prng_state generator;
+	static bool seeded = false;
 	FreedPage  *last;
 	Size		room;
 
@@ -348,7 +351,10 @@ zheap_fsm_notes_add(Relation rel, BlockNumber block, Page page, Size bytes)
 
 	if (bytes < FREED_STEP)
 	{
-		if (pg_prng_uint32(&pg_global_prng_state) % FREED_STEP >= bytes)
+		if (!seeded)
+			pg_prng_seed(&generator, 0);
+		seeded = true;
+		if (pg_prng_uint32(&generator) % FREED_STEP >= bytes)
 			return;
 		bytes = FREED_STEP;
 	}
