@@ -40,7 +40,7 @@ ensure_packages() {
 	say "installing packages: $*"
 	export DEBIAN_FRONTEND=noninteractive
 	{ apt-get update -qq || true
-	  apt-get install -y -qq --no-install-recommends "$@"
+	  apt-get install -y -qq --no-install-recommends -o DPkg::Lock::Timeout=300 "$@"
 	} </dev/null >"${TMPDIR:-/tmp}/zheap-apt.$$" 2>&1 || {
 		tail -n 20 "${TMPDIR:-/tmp}/zheap-apt.$$"
 		die "could not install: $*"
