@@ -76,17 +76,11 @@ recent_page(char persistence, UndoLogNumber log, BlockNumber block)
 		&pages[(block * 31 + log) % RECENT_PAGES_USED];
 }
 
-Buffer
-undo_file_read_log(char persistence, UndoLogNumber log, BlockNumber block)
+/* the block's place among them; allocates */
+static RecentPage *
+find_recent_page(char persistence, UndoLogNumber log, BlockNumber block)
 {
-	RelFileLocator locator;
-	RecentPage *recent;
-
-	if (persistence == RELPERSISTENCE_TEMP)
-		return ReadBuffer(undo_temp_log.rel, block);
-
-	locator = undo_file_of_log(persistence, log);
-	recent = recent_page(persistence, log, block);
+	RecentPage *recent = recent_page(persistence, log, block);
 
 	if (recent == NULL)
 	{
@@ -94,16 +88,68 @@ undo_file_read_log(char persistence, UndoLogNumber log, BlockNumber block)
 			undo_cache_alloc(RECENT_PAGES * sizeof(RecentPage));
 		recent = recent_page(persistence, log, block);
 	}
-	if (BufferIsValid(recent->buffer) && recent->log == log &&
+	return recent;
+}
+
+/* pin the block if it is where it was */
+static inline bool
+pin_recent_page(const RecentPage *recent, char persistence, UndoLogNumber log,
+				BlockNumber block)
+{
+	return BufferIsValid(recent->buffer) && recent->log == log &&
 		recent->block == block &&
-		ReadRecentBuffer(locator, MAIN_FORKNUM, block, recent->buffer))
-		return recent->buffer;
-	recent->buffer = undo_file_read(locator, block, RBM_NORMAL,
-									persistence ==
-									RELPERSISTENCE_PERMANENT);
+		ReadRecentBuffer(undo_file_of_log(persistence, log), MAIN_FORKNUM,
+						 block, recent->buffer);
+}
+
+static Buffer
+read_page(RecentPage *recent, char persistence, UndoLogNumber log,
+		  BlockNumber block)
+{
+	recent->buffer = undo_file_read(undo_file_of_log(persistence, log), block,
+									RBM_NORMAL,
+									persistence == RELPERSISTENCE_PERMANENT);
 	recent->log = log;
 	recent->block = block;
 	return recent->buffer;
+}
+
+Buffer
+undo_file_read_log(char persistence, UndoLogNumber log, BlockNumber block)
+{
+	RecentPage *recent;
+
+	if (persistence == RELPERSISTENCE_TEMP)
+		return ReadBuffer(undo_temp_log.rel, block);
+	recent = find_recent_page(persistence, log, block);
+	if (pin_recent_page(recent, persistence, log, block))
+		return recent->buffer;
+	return read_page(recent, persistence, log, block);
+}
+
+Buffer
+undo_file_read_used(char persistence, UndoLogNumber log, BlockNumber block)
+{
+	RecentPage *recent;
+	Buffer		buffer = InvalidBuffer;
+
+	if (block == 0 || block >= undo_file_used_blocks(persistence, log))
+		return InvalidBuffer;
+	if (persistence == RELPERSISTENCE_TEMP)
+		return ReadBuffer(undo_temp_log.rel, block);
+	recent = find_recent_page(persistence, log, block);
+	if (pin_recent_page(recent, persistence, log, block))
+		return recent->buffer;
+
+	/* a truncation waits between its RESET and the file (U18) */
+	LWLockAcquire(UndoShmem->reading, LW_SHARED);
+	if (block < undo_file_used_blocks(persistence, log))
+	{
+		UNDO_POINT("block-in-use");
+		buffer = read_page(recent, persistence, log, block);
+	}
+	LWLockRelease(UndoShmem->reading);
+	return buffer;
 }
 
 void

@@ -67,7 +67,9 @@ undo_holders_retained_pages(char persistence, UndoLogNumber log)
 		pg_atomic_read_u32(&shared->state) == UNDO_LOG_RETIRED)
 		return 0;
 
-	buffer = undo_file_read_log(persistence, log, UndoLogHeadBlock(head));
+	buffer = undo_file_read_used(persistence, log, UndoLogHeadBlock(head));
+	if (!BufferIsValid(buffer))
+		return 0;				/* reset meanwhile */
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 	if (undo_page_problem(page, UNDO_PAGE_MAGIC) != NULL)

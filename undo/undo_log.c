@@ -922,10 +922,11 @@ undo_log_mark_applied(char persistence, UndoLogNumber number,
 
 	Assert(nruns <= UNDO_PAGE_MAX_ENTRIES);
 	Assert(!RecoveryInProgress());
-	if (persistence == RELPERSISTENCE_TEMP || nruns == 0 ||
-		block >= undo_file_used_blocks(persistence, number))
+	if (persistence == RELPERSISTENCE_TEMP || nruns == 0)
 		return;
-	buffer = undo_file_read_log(persistence, number, block);
+	buffer = undo_file_read_used(persistence, number, block);
+	if (!BufferIsValid(buffer))
+		return;
 	UNDO_POINT("mark-applied");
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	noffsets = runs_to_mark(BufferGetPage(buffer), seq, runs, nruns, offsets);
@@ -973,9 +974,11 @@ undo_log_reset(char persistence, UndoLogNumber number)
 		lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_RESET);
 		PageSetLSN(BufferGetPage(buffer), lsn);
 	}
-	pg_atomic_write_u32(&log->used_blocks, 1);
+	/* a scan that misses a block finds that the head is another one, too */
 	pg_atomic_write_u64(&log->head, UndoLogHead(InvalidBlockNumber, 0));
 	pg_atomic_write_u32(&log->tail, InvalidBlockNumber);
+	pg_write_barrier();
+	pg_atomic_write_u32(&log->used_blocks, 1);
 	END_CRIT_SECTION();
 	UnlockReleaseBuffer(buffer);
 
@@ -985,6 +988,10 @@ undo_log_reset(char persistence, UndoLogNumber number)
 	if (!XLogRecPtrIsInvalid(lsn))
 		XLogFlush(lsn);
 	UNDO_POINT("reset-flushed");
+
+	/* whoever saw a block in use has it pinned now, or finds it is not */
+	LWLockAcquire(UndoShmem->reading, LW_EXCLUSIVE);
+	LWLockRelease(UndoShmem->reading);
 	rel = CreateFakeRelcacheEntry(locator);
 	rel->rd_rel->relpersistence = persistence;
 	RelationTruncate(rel, 1);

@@ -73,6 +73,7 @@ typedef enum UndoSharedState
 typedef struct UndoShared
 {
 	LWLock	   *lock;			/* loading, creating logs; redo never takes it */
+	LWLock	   *reading;		/* shared: a block that is in use is being read */
 	pg_atomic_uint32 state;		/* UndoSharedState */
 	pg_atomic_uint64 all_visible_before;
 	pg_atomic_uint64 discard_before;
@@ -127,10 +128,18 @@ extern RelFileLocator undo_file_of_log(char persistence, UndoLogNumber log);
 
 /*
  * Read a block of a log (pinned, not locked).  For temporary logs the buffer
- * is local.  Existing blocks only.
+ * is local.  Blocks only that exist and stay: of a log that is attached, or
+ * that the caller alone could truncate.
  */
 extern Buffer undo_file_read_log(char persistence, UndoLogNumber log,
 								 BlockNumber block);
+
+/*
+ * The same for any block of any log: Invalid if it is not in use, or not any
+ * more (U18).
+ */
+extern Buffer undo_file_read_used(char persistence, UndoLogNumber log,
+								  BlockNumber block);
 
 /* blocks of a log that hold something */
 extern BlockNumber undo_file_used_blocks(char persistence, UndoLogNumber log);

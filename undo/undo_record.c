@@ -60,9 +60,9 @@ pin_page(UndoReader *reader, UndoRecPtr urp)
 	undo_record_reader_close(reader);
 	if ((log == UNDO_TEMP_LOG) != (reader->persistence == RELPERSISTENCE_TEMP))
 		return false;
-	if (block == 0 || block >= undo_file_used_blocks(reader->persistence, log))
+	reader->buffer = undo_file_read_used(reader->persistence, log, block);
+	if (!BufferIsValid(reader->buffer))
 		return false;
-	reader->buffer = undo_file_read_log(reader->persistence, log, block);
 	reader->log = log;
 	reader->block = block;
 	return true;

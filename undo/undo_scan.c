@@ -208,35 +208,43 @@ undo_scan_forget(UndoLogScan *scan)
 	scan->nranges = 0;
 }
 
-/* copy a page and say what is wrong with it, or NULL; locked for the copy only */
-static const char *
-read_page(const UndoLogRef *ref, BlockNumber block, Page page)
+/*
+ * Copy a page, which is locked for that only, and say in *problem what is wrong
+ * with it, or NULL.  False if the log doesn't have this block, or not any more:
+ * then the head that is read afterwards is another one, too.
+ */
+static bool
+read_page(const UndoLogRef *ref, BlockNumber block, Page page,
+		  const char **problem)
 {
 	Buffer		buffer;
 
 	CHECK_FOR_INTERRUPTS();
-	buffer = undo_file_read_log(ref->persistence, ref->number, block);
+	buffer = undo_file_read_used(ref->persistence, ref->number, block);
+	if (!BufferIsValid(buffer))
+	{
+		pg_read_barrier();
+		return false;
+	}
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	memcpy(page, BufferGetPage(buffer), BLCKSZ);
 	UnlockReleaseBuffer(buffer);
 	UNDO_POINT("scan-page-copied");
-	return undo_page_problem(page, UNDO_PAGE_MAGIC);
+	*problem = undo_page_problem(page, UNDO_PAGE_MAGIC);
+	return true;
 }
 
-static void
+/* the same; ERROR if anything is wrong with the page */
+static bool
 copy_page(const UndoLogRef *ref, BlockNumber block, Page page)
 {
-	const char *problem = read_page(ref, block, page);
+	const char *problem;
 
+	if (!read_page(ref, block, page, &problem))
+		return false;
 	if (problem != NULL)
 		undo_scan_report_corruption(ref, block, problem);
-}
-
-static bool
-block_is_used(const UndoLogRef *ref, BlockNumber block)
-{
-	return block != 0 && block != InvalidBlockNumber &&
-		block < pg_atomic_read_u32(&ref->shared->used_blocks);
+	return true;
 }
 
 /*
@@ -249,11 +257,12 @@ static BlockNumber
 find_page(const UndoLogRef *ref, uint64 seq)
 {
 	PGAlignedBlock page;
+	const char *problem;
 
-	for (BlockNumber block = 1; block_is_used(ref, block); block++)
+	for (BlockNumber block = 1;
+		 read_page(ref, block, page.data, &problem); block++)
 	{
-		if (read_page(ref, block, page.data) == NULL &&
-			UndoPageGetOpaque(page.data)->seq == seq)
+		if (problem == NULL && UndoPageGetOpaque(page.data)->seq == seq)
 			return block;
 	}
 	return InvalidBlockNumber;
@@ -268,12 +277,9 @@ bool
 undo_scan_copy_page(const UndoLogRef *ref, const UndoLogScan *scan,
 					UndoPagePos *pos, Page page)
 {
-	if (block_is_used(ref, pos->block))
-	{
-		copy_page(ref, pos->block, page);
-		if (UndoPageGetOpaque(page)->seq == pos->seq)
-			return true;
-	}
+	if (copy_page(ref, pos->block, page) &&
+		UndoPageGetOpaque(page)->seq == pos->seq)
+		return true;
 	if (scan->moved ||
 		pg_atomic_read_u64(&ref->shared->head) != scan->head_seen)
 		return false;
@@ -281,8 +287,8 @@ undo_scan_copy_page(const UndoLogRef *ref, const UndoLogScan *scan,
 	pos->block = find_page(ref, pos->seq);
 	if (pos->block == InvalidBlockNumber)
 		return false;
-	copy_page(ref, pos->block, page);
-	return UndoPageGetOpaque(page)->seq == pos->seq;
+	return copy_page(ref, pos->block, page) &&
+		UndoPageGetOpaque(page)->seq == pos->seq;
 }
 
 void
@@ -454,14 +460,13 @@ start_at_head(const UndoLogRef *ref, UndoLogScan *scan, uint64 head)
 	PGAlignedBlock page;
 	BlockNumber block = UndoLogHeadBlock(head);
 
-	if (!block_is_used(ref, block))
+	if (!copy_page(ref, block, page.data))
 	{
 		if (pg_atomic_read_u64(&ref->shared->head) != head)
 			return false;
 		undo_scan_report_corruption(ref, block,
 									"head is beyond the blocks in use");
 	}
-	copy_page(ref, block, page.data);
 
 	/* heads are published before pages are recycled */
 	if (pg_atomic_read_u64(&ref->shared->head) != head)

@@ -101,7 +101,7 @@ void
 undo_shmem_request(void)
 {
 	RequestAddinShmemSpace(shmem_size(max_logs()));
-	RequestNamedLWLockTranche("zheap_undo", 1);
+	RequestNamedLWLockTranche("zheap_undo", 2);
 	requested = true;
 }
 
@@ -141,7 +141,10 @@ undo_shmem_startup(void)
 		ShmemInitStruct("zheap undo logs", shmem_size(maxlogs), &found);
 	if (!found)
 	{
-		UndoShmem->lock = &(GetNamedLWLockTranche("zheap_undo"))->lock;
+		LWLockPadded *locks = GetNamedLWLockTranche("zheap_undo");
+
+		UndoShmem->lock = &locks[0].lock;
+		UndoShmem->reading = &locks[1].lock;
 		pg_atomic_init_u32(&UndoShmem->state, UNDO_UNINIT);
 		pg_atomic_init_u64(&UndoShmem->all_visible_before, 0);
 		pg_atomic_init_u64(&UndoShmem->discard_before, 0);

@@ -279,15 +279,13 @@ run_is_still_there(char persistence, UndoRecPtr urp, const UndoEntry *run,
 {
 	UndoLogNumber log = UndoRecPtrGetLog(urp);
 	BlockNumber block = UndoRecPtrGetBlock(urp);
-	UndoLogShared *shared = undo_shmem_log(persistence, log);
-	Buffer		buffer;
+	Buffer		buffer = undo_file_read_used(persistence, log, block);
 	Page		page;
 	UndoEntry	now;
 	bool		result;
 
-	if (block >= pg_atomic_read_u32(&shared->used_blocks))
+	if (!BufferIsValid(buffer))
 		return false;
-	buffer = undo_file_read_log(persistence, log, block);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 	result = undo_page_problem(page, UNDO_PAGE_MAGIC) == NULL &&

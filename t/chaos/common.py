@@ -19,11 +19,8 @@ MAY_WARN = ("there is no transaction in progress", "there is already a transacti
             "SET CONSTRAINTS can only", "does not exist, skipping", "terminating connection because of crash",
             "is not a PostgreSQL backend process", "logical decoding does not see", "Cannot allocate memory", "some useless files may be left")
 
-# a worker may read a block while the launcher cuts it off: it tries again.
-# The other is core's, when decoding is cancelled in a subtransaction
-throwaway.Cluster.known = (
-    "could not roll back in the background: could not read block",
-    "RollbackAndReleaseCurrentSubTransaction: unexpected state")
+# core's, when decoding is cancelled in a subtransaction
+throwaway.Cluster.known = ("RollbackAndReleaseCurrentSubTransaction: unexpected state",)
 MAY_WARN += throwaway.Cluster.known
 
 CHECKS = """
