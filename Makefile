@@ -70,6 +70,7 @@ OBJS = \
 	zheap/write/zheap_toast.o \
 	zheap/write/zheap_xlog_insert.o \
 	zheap/write/zheap_xlog_change.o \
+	zheap/write/zheap_xlog_logical.o \
 	zheap/write/zheap_lockers.o \
 	zheap/write/zheap_row.o \
 	zheap/write/zheap_lock.o \

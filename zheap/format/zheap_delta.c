@@ -202,6 +202,7 @@ zheap_delta_begin(ZPageDelta *delta, Relation rel, Buffer buffer)
 
 	delta->rel = rel;
 	delta->buffer = buffer;
+	delta->told = false;
 	memcpy(delta->work.data, BufferGetPage(buffer), BLCKSZ);
 	check_line_pointers(delta);
 	return (Page) delta->work.data;
@@ -220,6 +221,7 @@ zheap_delta_finish(ZPageDelta *delta, Fxid conflict)
 	PageHeader	old = (PageHeader) page;
 	PageHeader	new = (PageHeader) delta->work.data;
 	DeltaRanges ranges;
+	char		told = 1;
 
 	Assert(new->pd_special <= BLCKSZ && new->pd_upper <= new->pd_special);
 	Assert(new->pd_lower <= new->pd_upper);
@@ -252,6 +254,11 @@ zheap_delta_finish(ZPageDelta *delta, Fxid conflict)
 
 		XLogBeginInsert();
 		XLogRegisterData((char *) &xlrec, SizeOfZHeapDelta);
+		if (delta->told)
+		{
+			XLogRegisterData(&told, sizeof(told));
+			XLogSetRecordFlags(XLOG_INCLUDE_ORIGIN);
+		}
 		if (ranges.overflow)
 			XLogRegisterBuffer(0, delta->buffer,
 							   REGBUF_FORCE_IMAGE | REGBUF_STANDARD);

@@ -65,6 +65,8 @@ typedef struct ZPageDelta
 {
 	Relation	rel;
 	Buffer		buffer;
+	bool		told;			/* to decoding: a speculative row goes; false
+								 * to begin with */
 	PGAlignedBlock work;
 } ZPageDelta;
 
@@ -86,7 +88,8 @@ extern bool zheap_delta_grow(Relation rel, Buffer buffer);
 extern void zheap_delta_redo_grow(XLogReaderState *record);
 
 /*
- *	DELTA		xl_zheap_delta
+ *	DELTA		xl_zheap_delta; a byte if the change is that a speculative
+ *				insertion failed, and decoding is to know
  *				block 0: table page: {offset u16, length u16, bytes}, or a
  *				full image
  */
@@ -121,7 +124,7 @@ extern void zheap_delta_desc(StringInfo buf, XLogReaderState *record);
 
 /* ----------------------------------------------------------------
  *	WAL records; those below 0x60 are the undo store's, 0xF0 is the last free
- *	code.  INSERT to DELETE change rows: zheap_am.c knows them as a range
+ *	code
  * ----------------------------------------------------------------
  */
 #define XLOG_ZHEAP_INSERT		0x60

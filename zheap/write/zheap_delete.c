@@ -27,6 +27,15 @@
 static ZOpenRecord last_open;
 
 static void
+delete_tell(ZLogical *logical, const char *image, uint16 image_len)
+{
+	if (!logical->wanted)
+		return;
+	zheap_logical_start(logical, ZLOGICAL_LAST);
+	zheap_logical_add_old(logical, image, image_len, NULL, 0);
+}
+
+static void
 delete_write(ZRowWrite *w, bool changing_part)
 {
 	ZUndo		u;
@@ -68,7 +77,8 @@ delete_write(ZRowWrite *w, bool changing_part)
 
 /* Log the end of a row that an open record covers.  In the critical section. */
 static void
-log_covered(Buffer buffer, OffsetNumber off, const ZTupleHeader *header)
+log_covered(Buffer buffer, OffsetNumber off, const ZTupleHeader *header,
+			const ZLogical *logical)
 {
 	ZChangeHead head = {0};
 	char		packed[ZCHANGE_MAX_HEAD];
@@ -83,6 +93,7 @@ log_covered(Buffer buffer, OffsetNumber off, const ZTupleHeader *header)
 	XLogBeginInsert();
 	XLogRegisterData(packed,
 					 zheap_xlog_change_pack(packed, XLOG_ZHEAP_DELETE, &head));
+	zheap_logical_register(logical);
 	XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
 	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_DELETE);
 	PageSetLSN(BufferGetPage(buffer), lsn);
@@ -123,7 +134,8 @@ is_covered(Page page, OffsetNumber off, const UndoHorizons *hz, Fxid fxid,
  * to write to undo.  False, with nothing done, if it isn't that case.
  */
 static bool
-delete_covered(Relation rel, const ItemPointerData *tid, CommandId cid)
+delete_covered(Relation rel, const ItemPointerData *tid, CommandId cid,
+			   ZLogical *logical)
 {
 	BlockNumber block = ItemPointerGetBlockNumberNoCheck(tid);
 	OffsetNumber off = zheap_tid_offset(tid);
@@ -133,6 +145,8 @@ delete_covered(Relation rel, const ItemPointerData *tid, CommandId cid)
 	Page		page;
 	ItemId		lp;
 	ZRowChange	row;
+	const char *image;
+	uint16		image_len;
 	uint8		id;
 
 	if (!UndoRecPtrIsValid(last_open.urp) || last_open.block != block ||
@@ -156,10 +170,10 @@ delete_covered(Relation rel, const ItemPointerData *tid, CommandId cid)
 		return false;
 	}
 	lp = PageGetItemId(page, off);
-	zheap_predicate_conflict_in(rel, block, off,
-								(char *) PageGetItem(page, lp),
-								zheap_page_tuple_len((char *) PageGetItem(page, lp),
-													 ItemIdGetLength(lp)));
+	image = (char *) PageGetItem(page, lp);
+	image_len = zheap_page_tuple_len(image, ItemIdGetLength(lp));
+	zheap_predicate_conflict_in(rel, block, off, image, image_len);
+	delete_tell(logical, image, image_len);
 
 	row.offset = off;
 	row.header.slot = id;
@@ -173,7 +187,7 @@ delete_covered(Relation rel, const ItemPointerData *tid, CommandId cid)
 	(void) zheap_xlog_change_apply_row(page, &row);
 	MarkBufferDirty(buffer);
 	if (RelationNeedsWAL(rel))
-		log_covered(buffer, off, &row.header);
+		log_covered(buffer, off, &row.header, logical);
 
 	END_CRIT_SECTION();
 
@@ -191,12 +205,15 @@ zheap_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
 			 bool changing_part)
 {
 	ZRowWrite	w;
+	ZLogical	logical;
 	TM_Result	result;
 
 	zheap_epq_running = false;
 	UNDO_IDLE_POINT("delete");
-	if (!changing_part && delete_covered(rel, tid, cid))
+	zheap_logical_begin(&logical, rel, 0, true);
+	if (!changing_part && delete_covered(rel, tid, cid, &logical))
 	{
+		zheap_logical_end(&logical);
 		pgstat_count_heap_delete(rel);
 		return TM_Ok;
 	}
@@ -207,17 +224,21 @@ zheap_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
 	w.wish.wait = wait;
 	w.wish.vm = true;
 	w.oper = XLTW_Delete;
+	w.logical = &logical;
 	result = zheap_row_take(&w);
 	if (result != TM_Ok)
 	{
 		*tmfd = w.failure;
 		zheap_row_end(&w);
+		zheap_logical_end(&logical);
 		return result;
 	}
 
 	zheap_predicate_conflict_in(rel, w.block, w.off, w.image, w.image_len);
+	delete_tell(&logical, w.image, w.image_len);
 	delete_write(&w, changing_part);
 	zheap_row_end(&w);
+	zheap_logical_end(&logical);
 
 	/* chunks are deleted by the same transaction, no page locked */
 	if (zheap_tuple_has_external(w.image))

@@ -28,6 +28,7 @@
 #include "access/visibilitymap.h"
 #include "access/xlog.h"
 #include "access/xloginsert.h"
+#include "catalog/catalog.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
@@ -38,6 +39,7 @@
 #include "zheap/write/zheap_write.h"
 #include "zheap/history/zheap_own_history.h"
 #include "zheap/write/zheap_xlog_insert.h"
+#include "zheap/write/zheap_xlog_logical.h"
 
 /* an insert's undo payload: cid, tenure, base, ranges, token */
 #define INSERT_MAX_PAYLOAD \
@@ -55,6 +57,7 @@ typedef struct InsertOp
 	bool		frozen;
 	const ZUndo *copied;		/* a rewrite copies one row with its history */
 	uint16		ended;			/* copied: ZH_END_MASK bits */
+	ZLogical	logical;
 	Buffer		vmbuffer;		/* kept over pages */
 } InsertOp;
 
@@ -448,12 +451,15 @@ step_flags2(const InsertOp *op)
 
 /*
  * The rows as they will be logged, while the page is as redo will find it.
- * scratch holds BLCKSZ bytes for those of a multi-insert.
+ * scratch holds BLCKSZ bytes for those of a multi-insert.  Decoding has no
+ * page, hence no row before the first.
  */
 static void
-code_rows(InsertStep *step, char *scratch)
+code_rows(const InsertOp *op, InsertStep *step, char *scratch)
 {
-	if (step->change.ntuples == 1)
+	if (step->change.ntuples == 1 && op->logical.wanted)
+		step->coded_len = 0;
+	else if (step->change.ntuples == 1)
 	{
 		step->coded = step->coded_row;
 		step->coded_len =
@@ -465,9 +471,24 @@ code_rows(InsertStep *step, char *scratch)
 	{
 		step->coded = scratch;
 		step->coded_len =
-			zheap_xlog_insert_code_rows(step->page, &step->change,
-										scratch);
+			zheap_xlog_insert_code_rows(op->logical.wanted ? NULL : step->page,
+										&step->change, scratch);
 	}
+}
+
+/* What decoding is told; last: no row follows in this call. */
+static void
+tell_rows(InsertOp *op, const InsertStep *step, bool last)
+{
+	const ZInsertChange *change = &step->change;
+
+	if (!op->logical.wanted)
+		return;
+	zheap_logical_start(&op->logical,
+						(op->token != 0 ? ZLOGICAL_SPECULATIVE : 0) |
+						(last ? ZLOGICAL_LAST : 0));
+	for (int i = 0; i < change->ntuples; i++)
+		zheap_logical_add_new(&op->logical, change->tuple[i], change->len[i]);
 }
 
 /*
@@ -521,9 +542,11 @@ log_step(const InsertOp *op, InsertStep *step)
 
 	XLogBeginInsert();
 	XLogRegisterData(packed, zheap_xlog_insert_pack(packed, info, &head));
+	zheap_logical_register(&op->logical);
 	XLogRegisterBuffer(0, step->buffer,
 					   REGBUF_STANDARD |
-					   (step->is_new ? REGBUF_WILL_INIT : 0));
+					   (step->is_new ? REGBUF_WILL_INIT : 0) |
+					   (op->logical.wanted ? REGBUF_KEEP_DATA : 0));
 	if (step->coded_len > 0)
 		XLogRegisterBufData(0, step->coded, step->coded_len);
 	else
@@ -632,7 +655,10 @@ insert_step(InsertOp *op, ZTuple **tuples, int ntuples, char *scratch,
 		   op->fxid);
 
 	if (RelationNeedsWAL(op->rel))
-		code_rows(&step, scratch);
+	{
+		code_rows(op, &step, scratch);
+		tell_rows(op, &step, change->ntuples == ntuples);
+	}
 	perform_step(op, &step);
 
 	if (step.needs_undo)
@@ -682,6 +708,7 @@ insert_begin(InsertOp *op, Relation rel, CommandId cid, int options,
 	op->vmbuffer = InvalidBuffer;
 	op->fxid = undo_log_current_fxid();
 	Assert(!op->frozen || token == 0);
+	zheap_logical_begin(&op->logical, rel, options, false);
 
 	/* a new row conflicts with readers of the whole table only */
 	CheckForSerializableConflictIn(rel, NULL, InvalidBlockNumber);
@@ -692,6 +719,7 @@ insert_end(InsertOp *op)
 {
 	if (BufferIsValid(op->vmbuffer))
 		ReleaseBuffer(op->vmbuffer);
+	zheap_logical_end(&op->logical);
 }
 
 /* tell the tuple slot which row version it now is */
@@ -861,6 +889,7 @@ confirm_speculative(Relation rel, Buffer buffer, ItemPointer tid)
 	ItemId		lp = speculative_item(rel, page, tid);
 	char	   *tuple = (char *) PageGetItem(page, lp);
 	ZTupleHeader header;
+	char		told = 1;
 
 	START_CRIT_SECTION();
 
@@ -877,6 +906,11 @@ confirm_speculative(Relation rel, Buffer buffer, ItemPointer tid)
 		xlrec.offset = zheap_tid_offset(tid);
 		XLogBeginInsert();
 		XLogRegisterData((char *) &xlrec, SizeOfZHeapConfirm);
+		if (RelationIsLogicallyLogged(rel))
+		{
+			XLogRegisterData(&told, sizeof(told));
+			XLogSetRecordFlags(XLOG_INCLUDE_ORIGIN);
+		}
 		XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
 		lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_CONFIRM);
 		PageSetLSN(page, lsn);
@@ -907,6 +941,7 @@ remove_speculative(Relation rel, Buffer buffer, ItemPointer tid, uint16 *len)
 		memcpy(copy, tuple, *len);
 	}
 	zheap_page_set_dead(work, zheap_tid_offset(tid));
+	delta->told = RelationIsLogicallyLogged(rel);
 	zheap_delta_finish(delta, InvalidFxid);
 	pfree(delta);
 	return copy;

@@ -27,6 +27,7 @@
 
 #include "zheap/write/zheap_write.h"
 #include "zheap/write/zheap_xlog_change.h"
+#include "zheap/write/zheap_xlog_logical.h"
 
 /* which version of the row the caller means (Z34) */
 typedef enum ZMeant
@@ -107,6 +108,7 @@ typedef struct ZRowWrite
 	/* called with image and top known, before lockers are judged; or NULL */
 	void		(*decide) (struct ZRowWrite *w, void *arg);
 	void	   *decide_arg;
+	ZLogical   *logical;		/* what decoding is told of a change, or NULL */
 
 	/* the row */
 	ItemPointerData tid;		/* plain */

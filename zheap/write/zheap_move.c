@@ -106,12 +106,15 @@ static void
 move_log(ZMove *m, ZUpdatePlan *plan)
 {
 	ZRowWrite  *w = m->w;
-	uint8		flags = REGBUF_STANDARD | (m->init ? REGBUF_WILL_INIT : 0);
+	uint8		flags = REGBUF_STANDARD | (m->init ? REGBUF_WILL_INIT : 0) |
+		(w->logical->wanted ? REGBUF_KEEP_DATA : 0);
 	XLogRecPtr	lsn;
 
 	XLogBeginInsert();
 	XLogRegisterData(m->packed, m->packed_len);
-	XLogRegisterBuffer(0, w->buffer, REGBUF_STANDARD);
+	zheap_logical_register(w->logical);
+	XLogRegisterBuffer(0, w->buffer, plan->same_page ? flags :
+					   REGBUF_STANDARD);
 	if (!plan->same_page)
 		XLogRegisterBuffer(1, m->newbuf, flags);
 	if (m->coded_len > 0)
@@ -165,11 +168,10 @@ zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
 	}
 	m->head.offset[0] = w->off;
 	m->head.offset[1] = plan->new_off;
-	m->coded_len = zheap_xlog_insert_code_row(m->newpage,
-											  same ? w->off : plan->new_off -
-											  1,
-											  plan->body, plan->bodylen,
-											  m->coded);
+	m->coded_len = w->logical->wanted ? 0 :
+		zheap_xlog_insert_code_row(m->newpage,
+								   same ? w->off : plan->new_off - 1,
+								   plan->body, plan->bodylen, m->coded);
 	m->head.flags |= (same ? ZMOVE_SAME_PAGE : 0) |
 		(m->init ? ZMOVE_INIT_PAGE : 0) |
 		(m->coded_len > 0 ? ZMOVE_CODED : 0);
@@ -211,7 +213,7 @@ zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
 							   w->fxid, m->own[1].urp, w->cid, false);
 	zheap_space_vm_release(&m->vm);
 	zheap_fsm_notes_add(w->rel, w->block, w->page,
-					 ItemIdGetLength(PageGetItemId(w->page, w->off)));
+						ItemIdGetLength(PageGetItemId(w->page, w->off)));
 	ItemPointerSet(newtid, m->newblock, plan->new_off);
 	pfree((char *) m->ins.rec[0].payload);
 	pfree((char *) m->ins.rec[1].payload);

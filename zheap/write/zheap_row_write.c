@@ -69,10 +69,34 @@ zheap_row_is_plain(const ZRowWrite *w, const ZTupleHeader *header)
 		((w->header.natts_flags1 ^ header->natts_flags1) & ~ZH_SLACK) == 0;
 }
 
+static inline bool
+tells(const ZRowWrite *w)
+{
+	return w->logical != NULL && w->logical->wanted;
+}
+
+/*
+ * What of the new row's bytes is logged: those that differ; all if decoding is
+ * told.
+ */
+static void
+row_logged_middle(const ZRowWrite *w, const ZUndo *u, uint16 len,
+				  ZUndoDiff *mid)
+{
+	*mid = u->diff;
+	if (tells(w))
+	{
+		mid->prefix = 0;
+		mid->oldmid = w->image_len - ZHEAP_HEADER_SIZE;
+		mid->newmid = len - ZHEAP_HEADER_SIZE;
+	}
+}
+
 /* What redo has to know, packed; returns its length. */
 static uint16
 row_pack_head(const ZRowWrite *w, uint8 info, const ZUndo *u,
-			  const UndoInsertion *ins, const ZTupleHeader *header,
+			  const ZUndoDiff *mid, const UndoInsertion *ins,
+			  const ZTupleHeader *header,
 			  uint8 flags, char *packed)
 {
 	ZTupleHeader present;
@@ -83,7 +107,8 @@ row_pack_head(const ZRowWrite *w, uint8 info, const ZUndo *u,
 										  PageGetItemId(w->page, w->off)),
 					 &present);
 	head.flags = flags;
-	if (((present.natts_flags1 ^ header->natts_flags1) & ~ZH_SLACK) == 0)
+	if (((present.natts_flags1 ^ header->natts_flags1) & ~ZH_SLACK) == 0 &&
+		!(info == XLOG_ZHEAP_UPDATE && tells(w)))
 		head.flags |= ZCHANGE_SAME_NATTS;
 	if (header->slot != w->choice.id)
 		head.flags |= ZCHANGE_OTHER_SLOT;
@@ -98,9 +123,9 @@ row_pack_head(const ZRowWrite *w, uint8 info, const ZUndo *u,
 	head.header = *header;
 	if (info == XLOG_ZHEAP_UPDATE)
 	{
-		head.prefix = u->diff.prefix;
-		head.oldmid = u->diff.oldmid;
-		head.newmid = u->diff.newmid;
+		head.prefix = mid->prefix;
+		head.oldmid = mid->oldmid;
+		head.newmid = mid->newmid;
 	}
 	return zheap_xlog_change_pack(packed, info, &head);
 }
@@ -115,6 +140,8 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	ZVmClear	vm;
 	ZOwnChange	own;
 	ZRowChange	row;
+	ZUndoDiff	mid = {0};
+	bool		told = info != XLOG_ZHEAP_LOCK && tells(w);
 	char		packed[ZCHANGE_MAX_HEAD];
 	uint16		packed_len;
 
@@ -151,7 +178,9 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	row.header = *header;
 	row.tuple = tuple;
 	row.len = len;
-	packed_len = row_pack_head(w, info, u, &ins, header,
+	if (tuple != NULL)
+		row_logged_middle(w, u, len, &mid);
+	packed_len = row_pack_head(w, info, u, &mid, &ins, header,
 							   vm.nblocks > 0 ? ZCHANGE_CLEARED_VM : 0,
 							   packed);
 
@@ -178,10 +207,13 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 
 		XLogBeginInsert();
 		XLogRegisterData(packed, packed_len);
-		XLogRegisterBuffer(0, w->buffer, REGBUF_STANDARD);
-		if (tuple != NULL && u->diff.newmid > 0)
+		if (told)
+			zheap_logical_register(w->logical);
+		XLogRegisterBuffer(0, w->buffer, REGBUF_STANDARD |
+						   (told ? REGBUF_KEEP_DATA : 0));
+		if (tuple != NULL && mid.newmid > 0)
 			XLogRegisterBufData(0, (char *) tuple + ZHEAP_HEADER_SIZE +
-								u->diff.prefix, u->diff.newmid);
+								mid.prefix, mid.newmid);
 		if (u != NULL)
 			undo_insert_register(&ins, 1);
 		zheap_space_vm_register(&vm, u != NULL ? 2 : 1);

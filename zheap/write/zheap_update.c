@@ -561,6 +561,16 @@ update_take(ZRowWrite *w, ZUpdatePlan *plan)
  * ----------------------------------------------------------------
  */
 
+/* what decoding is told; of the row as it is logged */
+static void
+update_tell(ZRowWrite *w, ZUpdatePlan *plan)
+{
+	zheap_logical_start(w->logical, ZLOGICAL_LAST);
+	zheap_logical_add_new(w->logical, plan->body, plan->bodylen);
+	zheap_logical_add_old(w->logical, w->image, w->image_len, plan->body,
+						  plan->bodylen);
+}
+
 static void
 update_write_in_place(ZRowWrite *w, ZUpdatePlan *plan)
 {
@@ -602,6 +612,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	ZUpdatePlan plan;
 	ItemPointerData newtid;
 	bool		was_locked = zheap_tid_tag(otid) == ZTID_LOCKED;
+	ZLogical	logical;
 	TM_Result	result;
 
 	zheap_epq_running = false;
@@ -619,6 +630,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	plan.room_options = zheap_make_room_options(rel);
 	plan.tid_wanted = update_conditions_want_tid(rel);
 	update_form_early(&plan);
+	zheap_logical_begin(&logical, rel, 0, true);
 
 	/* find and wait */
 	zheap_row_begin(w, rel, otid, cid, snapshot, crosscheck);
@@ -628,6 +640,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	w->oper = XLTW_Update;
 	w->decide = update_decide;
 	w->decide_arg = &plan;
+	w->logical = &logical;
 	result = update_take(w, &plan);
 	*lockmode = w->mode;
 	*update_indexes = TU_None;
@@ -637,6 +650,8 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 		zheap_predicate_conflict_in(rel, w->block, w->off, w->image,
 									w->image_len);
 
+		if (logical.wanted)
+			update_tell(w, &plan);
 		newtid = w->tid;
 		if (plan.move)
 			zheap_move_write(w, &plan, &newtid);
@@ -681,6 +696,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 		pfree(plan.tuple);
 	if (plan.body != NULL)
 		pfree(plan.body);
+	zheap_logical_end(&logical);
 	bms_free(plan.indexed_attrs);
 	bms_free(plan.summarized_attrs);
 	bms_free(plan.key_attrs);

@@ -79,11 +79,14 @@ zheap_xlog_change_apply_arrival(Page page, OffsetNumber offset,
  *	main data
  * ----------------------------------------------------------------
  */
-static void
+
+/* What is behind the head is the logical part; returns its length. */
+static Size
 check_unpacked(const char *p, const char *end)
 {
-	if (p != end)
+	if (p == NULL)
 		elog(ERROR, "WAL record of a row change is malformed");
+	return end - p;
 }
 
 uint16
@@ -141,7 +144,8 @@ zheap_xlog_change_unpack(XLogReaderState *record, ZChangeHead *head)
 		p = undo_unpack_small(p, end, &head->oldmid);
 		p = undo_unpack_small(p, end, &head->newmid);
 	}
-	check_unpacked(p, end);
+	head->logical = p;
+	head->logical_len = check_unpacked(p, end);
 }
 
 uint16
@@ -186,7 +190,8 @@ zheap_xlog_change_unpack_move(XLogReaderState *record, ZMoveHead *head)
 					  head->tenure[1] == ZTENURE_FROZEN))
 		p = undo_unpack(p, end, &head->conflict);
 	p = undo_unpack_small(p, end, &head->flags2);
-	check_unpacked(p, end);
+	head->logical = p;
+	head->logical_len = check_unpacked(p, end);
 }
 
 /* ----------------------------------------------------------------
@@ -497,6 +502,13 @@ zheap_xlog_change_redo(XLogReaderState *record)
 	}
 }
 
+static void
+desc_logical(StringInfo buf, Size len)
+{
+	if (len > 0)
+		appendStringInfo(buf, " logical part of %zu bytes", len);
+}
+
 void
 zheap_xlog_change_desc(StringInfo buf, XLogReaderState *record)
 {
@@ -513,6 +525,7 @@ zheap_xlog_change_desc(StringInfo buf, XLogReaderState *record)
 						 head.xact_slot[0], head.tenure[0],
 						 head.xact_slot[1], head.tenure[1], head.flags,
 						 head.undo_offset[0], head.undo_offset[1]);
+		desc_logical(buf, head.logical_len);
 	}
 	else
 	{
@@ -526,5 +539,6 @@ zheap_xlog_change_desc(StringInfo buf, XLogReaderState *record)
 		if (info == XLOG_ZHEAP_UPDATE)
 			appendStringInfo(buf, " prefix %u old %u new %u",
 							 head.prefix, head.oldmid, head.newmid);
+		desc_logical(buf, head.logical_len);
 	}
 }

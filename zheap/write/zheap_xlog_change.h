@@ -3,7 +3,9 @@
  * zheap_xlog_change.h
  *	  WAL records of changes to rows that exist: UPDATE in place, DELETE, LOCK
  *	  and MOVE; and the changes themselves as both the operation and its redo
- *	  apply them to a page.
+ *	  apply them to a page.  What follows the pictures in main data is the
+ *	  logical part (zheap_xlog_logical.h); where there is one, an UPDATE's
+ *	  middle is the whole row, and a MOVE's row isn't coded.
  *
  *	UPDATE, DELETE, LOCK
  *				main data: flags u8, tenure in it; xact slot u8; offset, packed;
@@ -61,6 +63,9 @@ typedef struct ZChangeHead
 	uint16		prefix;
 	uint16		oldmid;
 	uint16		newmid;
+	/* unpacked: the logical part */
+	const char *logical;
+	Size		logical_len;	/* 0: none */
 } ZChangeHead;
 
 #define ZCHANGE_MAX_HEAD		(7 + 6 * UNDO_MAX_PACKED)
@@ -81,6 +86,9 @@ typedef struct ZMoveHead
 	uint16		undo_offset[2]; /* of the MOVE, of the INSERT_SET record */
 	uint64		conflict;		/* packed form */
 	uint16		flags2;			/* of the old version's header, ended */
+	/* unpacked: the logical part */
+	const char *logical;
+	Size		logical_len;	/* 0: none */
 } ZMoveHead;
 
 #define ZMOVE_MAX_HEAD			(6 + 5 * UNDO_MAX_PACKED)

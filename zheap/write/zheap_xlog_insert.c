@@ -107,8 +107,10 @@ zheap_xlog_insert_unpack(XLogReaderState *record, ZInsertHead *head)
 		p = undo_unpack_small(p, end, &head->flags2);
 	if (p != NULL && head->tenure == ZTENURE_FROZEN)
 		p = undo_unpack(p, end, &head->conflict);
-	if (p != end)
+	if (p == NULL)
 		elog(ERROR, "insert record is malformed");
+	head->logical = p;
+	head->logical_len = end - p;
 }
 
 /* ----------------------------------------------------------------
@@ -371,32 +373,40 @@ zheap_xlog_insert_code_row(Page page, OffsetNumber before, const char *tuple,
 	return p == NULL ? 0 : p - buf;
 }
 
+char *
+zheap_xlog_insert_put_row(char *to, const char *prev, uint16 prevlen,
+						  const char *tuple, uint16 len)
+{
+	uint16		body = len - ZHEAP_HEADER_SIZE;
+	char	   *coded = NULL;
+
+	if (prev != NULL)
+		coded = put_difference(to, body + 2 * sizeof(uint16), prev, prevlen,
+							   tuple, len);
+	if (coded == NULL)
+	{
+		coded = undo_pack(to, (uint64) body << 1);
+		coded = undo_pack_u16(coded, row_natts(tuple));
+		memcpy(coded, tuple + ZHEAP_HEADER_SIZE, body);
+		coded += body;
+	}
+	return coded;
+}
+
 uint16
 zheap_xlog_insert_code_rows(Page page, const ZInsertChange *change, char *buf)
 {
-	const char *prev;
+	const char *prev = NULL;
 	uint16		prevlen = 0;
 	char	   *p = buf;
 
-	prev = PageIsNew(page) ? NULL : row_at(page, change->first - 1, &prevlen);
+	if (page != NULL && !PageIsNew(page))
+		prev = row_at(page, change->first - 1, &prevlen);
 	for (int i = 0; i < change->ntuples; i++)
 	{
-		const char *tuple = change->tuple[i];
-		uint16		body = change->len[i] - ZHEAP_HEADER_SIZE;
-		char	   *coded = NULL;
-
-		if (prev != NULL)
-			coded = put_difference(p, body + 2 * sizeof(uint16), prev, prevlen,
-								   tuple, change->len[i]);
-		if (coded == NULL)
-		{
-			coded = undo_pack(p, (uint64) body << 1);
-			coded = undo_pack_u16(coded, row_natts(tuple));
-			memcpy(coded, tuple + ZHEAP_HEADER_SIZE, body);
-			coded += body;
-		}
-		p = coded;
-		prev = tuple;
+		p = zheap_xlog_insert_put_row(p, prev, prevlen, change->tuple[i],
+									  change->len[i]);
+		prev = change->tuple[i];
 		prevlen = change->len[i];
 		Assert(p <= buf + BLCKSZ);
 	}
@@ -469,13 +479,20 @@ zheap_xlog_insert_decode_row(Page page, OffsetNumber before,
 					 len) && coded == end;
 }
 
-/*
- * Take the rows from the data of the table block; rows has BLCKSZ bytes.  page
- * is as it was before them, NULL if the record initialises it.
- */
-static void
-insert_parse_rows(XLogReaderState *record, const ZInsertHead *head,
-				  Page page, ZInsertChange *change, char *rows)
+bool
+zheap_xlog_insert_get_row(const char **p, const char *end, const char *prev,
+						  uint16 prevlen, char *tuple, uint16 *len)
+{
+	ZInsertHead head = {0};
+
+	return parse_row(p, end, true, &head, prev, prevlen, tuple, BLCKSZ, len);
+}
+
+/* They are the data of the table block. */
+void
+zheap_xlog_insert_rows(XLogReaderState *record, const ZInsertHead *head,
+					   Page page, ZInsertChange *change, char *rows,
+					   int elevel)
 {
 	bool		coded = (head->flags & ZINSERT_CODED) != 0 ||
 		head->ntuples > 1;
@@ -488,7 +505,7 @@ insert_parse_rows(XLogReaderState *record, const ZInsertHead *head,
 
 	if (p == NULL || change->ntuples < 1 ||
 		change->ntuples > MaxHeapTuplesPerPage)
-		elog(PANIC, "insert record without rows");
+		elog(elevel, "insert record without rows");
 
 	if (page != NULL)
 		prev = row_at(page, change->first - 1, &prevlen);
@@ -496,13 +513,13 @@ insert_parse_rows(XLogReaderState *record, const ZInsertHead *head,
 	{
 		if (!parse_row(&p, end, coded, head, prev, prevlen, to,
 					   rows + BLCKSZ - to, &change->len[i]))
-			elog(PANIC, "malformed row %d in insert record", i + 1);
+			elog(elevel, "malformed row %d in insert record", i + 1);
 		change->tuple[i] = prev = to;
 		prevlen = change->len[i];
 		to += prevlen;
 	}
 	if (p != end)
-		elog(PANIC, "insert record has bytes behind its rows");
+		elog(elevel, "insert record has bytes behind its rows");
 }
 
 /* ----------------------------------------------------------------
@@ -557,7 +574,7 @@ zheap_xlog_insert_redo(XLogReaderState *record)
 	change.ntuples = head.ntuples;
 	if (insert_inits_page(record))
 	{
-		insert_parse_rows(record, &head, NULL, &change, rows.data);
+		zheap_xlog_insert_rows(record, &head, NULL, &change, rows.data, PANIC);
 		buffer = XLogInitBufferForRedo(record, 0);
 		zheap_page_init(BufferGetPage(buffer),
 						zheap_new_page_xact_slots(change.len[0]));
@@ -576,7 +593,8 @@ zheap_xlog_insert_redo(XLogReaderState *record)
 				elog(PANIC,
 					 "block %u, which an insert record refers to, is not a zheap page",
 					 block);
-			insert_parse_rows(record, &head, page, &change, rows.data);
+			zheap_xlog_insert_rows(record, &head, page, &change, rows.data,
+								   PANIC);
 		}
 		if (!zheap_xlog_insert_apply(page, &change))
 			elog(PANIC, "no room for rows at block %u, offset %u",
@@ -610,4 +628,6 @@ zheap_xlog_insert_desc(StringInfo buf, XLogReaderState *record)
 		appendStringInfo(buf, ", undo at %u", head.undo_offset);
 	if (insert_inits_page(record))
 		appendStringInfoString(buf, ", new page");
+	if (head.logical_len > 0)
+		appendStringInfo(buf, ", logical part of %zu bytes", head.logical_len);
 }

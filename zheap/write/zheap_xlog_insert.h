@@ -5,6 +5,7 @@
  *	  move and lock: zheap_xlog_change.h; page deltas: zheap_format.h.)
  *
  * Main data comes first in each picture; "packed" numbers are undo_pack.h's.
+ * What follows it in main data is the logical part (zheap_xlog_logical.h).
  *
  *	INSERT		flags u8, tenure in it; xact slot u8; first, packed;
  *				MULTI_INSERT: number of rows, packed;
@@ -17,7 +18,7 @@
  *				block 1: undo page, if HAS_UNDO (data: see undo_insert_register())
  *				next:	 visibility map page, if CLEARED_VM
  *	MULTI_INSERT	the same; block 0: coded rows
- *	CONFIRM		xl_zheap_confirm
+ *	CONFIRM		xl_zheap_confirm; a byte if decoding is to know
  *				block 0: table page: no data
  *
  * A coded row is one of
@@ -28,7 +29,8 @@
  *				upper half of the token says are alike, as many as the lower
  *				half says follow; 15 there: the number, less 15, follows,
  *				packed.  natts_flags1 is that of the row before
- * The row before is the one before in the record, or at the offset before.
+ * The row before is the one before in the record, or at the offset before: not
+ * the latter if there is a logical part.
  *
  * Order in redo (Z28): undo page, table page, visibility map; each is
  * released before the next is locked.
@@ -62,6 +64,9 @@ typedef struct ZInsertHead
 	uint16		undo_offset;	/* byte offset of the record on the undo page */
 	uint16		flags2;			/* of the rows' headers; 0 if not HAS_FLAGS2 */
 	uint64		conflict;		/* packed form */
+	/* unpacked: the logical part */
+	const char *logical;
+	Size		logical_len;	/* 0: none */
 } ZInsertHead;
 
 #define ZINSERT_MAX_HEAD		(4 + 4 * UNDO_MAX_PACKED)
@@ -118,10 +123,33 @@ extern bool zheap_xlog_insert_decode_row(Page page, OffsetNumber before,
 										 Size size, uint8 xact_slot, char *to,
 										 uint16 *len);
 
-/* the change's rows; buf has BLCKSZ bytes */
+/* the change's rows; buf has BLCKSZ bytes; page may be NULL, as for redo */
 extern uint16 zheap_xlog_insert_code_rows(Page page,
 										  const ZInsertChange *change,
 										  char *buf);
+
+/*
+ * One coded row after prev, which may be NULL; returns the byte behind it.  get:
+ * false if malformed, else *p goes behind it; tuple has BLCKSZ bytes.
+ */
+#define ZCODED_ROW_MAX_HEAD		16
+
+extern char *zheap_xlog_insert_put_row(char *to, const char *prev,
+									   uint16 prevlen, const char *tuple,
+									   uint16 len);
+extern bool zheap_xlog_insert_get_row(const char **p, const char *end,
+									  const char *prev, uint16 prevlen,
+									  char *tuple, uint16 *len);
+
+/*
+ * The rows of an insert record, into rows (BLCKSZ bytes) and change, whose
+ * first and ntuples are set.  page is as it was before them, NULL if the record
+ * initialises it or has a logical part.  elevel if they are malformed.
+ */
+extern void zheap_xlog_insert_rows(XLogReaderState *record,
+								   const ZInsertHead *head, Page page,
+								   ZInsertChange *change, char *rows,
+								   int elevel);
 
 extern void zheap_xlog_insert_redo(XLogReaderState *record);
 extern void zheap_xlog_insert_desc(StringInfo buf, XLogReaderState *record);
