@@ -58,6 +58,7 @@ OBJS = \
 	zheap/history/zheap_predicate.o \
 	zheap/history/zheap_jump.o \
 	zheap/history/zheap_visibility.o \
+	zheap/history/zheap_old_page.o \
 	zheap/history/zheap_newest.o \
 	zheap/history/zheap_describe.o \
 	zheap/space/zheap_buffer.o \

@@ -177,8 +177,9 @@ STATEMENTS = [
               "DELETE FROM thinned WHERE id % 10 = 0",
               "CREATE TABLE thinned AS SELECT * FROM source",
               check="SELECT sum(r), count(*) FROM thinned"),
-    Statement("insert into 1,000 partitions", 1000,
-              "INSERT INTO parts SELECT g, g FROM generate_series(0, 999) g",
+    Statement("insert into 1,000 partitions", 5000,
+              "INSERT INTO parts SELECT g % 1000, g "
+              "FROM generate_series(0, 4999) g",
               "CREATE TABLE parts (id int, a int) PARTITION BY RANGE (id);"
               "DO $$ BEGIN FOR i IN 0..999 LOOP EXECUTE format("
               "'CREATE TABLE part%s PARTITION OF parts FOR VALUES "

@@ -304,28 +304,28 @@ zheap_page_insert_room(Page page)
 	PageHeader	ph = PageHeaderOf(page);
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
 	int			nslots = ZPageGetOpaque(page)->nslots;
-	Size		room = ph->pd_special - ph->pd_lower;
-	Size		keep = 0;
+	int			room = ph->pd_special - ph->pd_lower;
+	int			keep = 0;
 	const ItemIdData *lp = ph->pd_linp;
-	Size		used = 0;
-	unsigned	nunused = 0;
-	unsigned	outside = 0;
+	int			used = 0;
+	int			nunused = 0;
+	int			inside = 0;		/* negative: a pointer leads outside */
 
 	/* as in bytes_of_bodies() */
 	for (int i = 0; i < max; i++)
 	{
-		unsigned	normal = lp[i].lp_flags == LP_NORMAL;
-		unsigned	len = lp[i].lp_len;
+		int			normal = -(lp[i].lp_flags == LP_NORMAL);
+		int			at = lp[i].lp_off;
+		int			len = lp[i].lp_len;
 
-		used += len & -normal;
-		outside |= normal & ((len < ZHEAP_HEADER_SIZE) |
-							 (lp[i].lp_off < ph->pd_upper) |
-							 (lp[i].lp_off + len > ph->pd_special));
+		used += len & normal;
+		inside |= ((at - ph->pd_upper) | (ph->pd_special - at - len) |
+				   (len - ZHEAP_HEADER_SIZE)) & normal;
 		nunused += lp[i].lp_flags == LP_UNUSED;
 	}
 
 	/* a damaged page has no room */
-	if (outside || used > room)
+	if (inside < 0 || used > room)
 		return 0;
 	room -= used;
 	if (nunused == 0)

@@ -130,6 +130,16 @@ extern ZReserveResult zheap_xact_slot_reserve(Relation rel, Buffer buffer,
 extern void zheap_xact_slot_own(Page page, uint8 id, ZTenure tenure,
 								Fxid fxid, UndoRecPtr urp);
 
+/*
+ * Record urp was written, by fxid (mine) with this choice.  Besides the rows
+ * that referred to the xact slot before, rows from first to last may do so from
+ * now on.  To be told of every record, so that the next pass is short.
+ */
+extern void zheap_xact_slot_note_rows(Relation rel,
+									  const ZXactSlotChoice *choice,
+									  Fxid fxid, UndoRecPtr urp,
+									  OffsetNumber first, OffsetNumber last);
+
 /* what that pass will make of a header (before the change) that isn't ended */
 extern void zheap_xact_slot_flag_header(ZTupleHeader *header, uint8 id,
 										ZTenure tenure);
@@ -253,6 +263,7 @@ typedef struct ZOwners
 {
 	int			n;				/* xact slots of the page */
 	bool		aborted;		/* is any of the owners */
+	bool		own_unseen;		/* are changes of my own transaction */
 	uint8		own;			/* xact slot of my transaction, or none */
 	bool		unseen[ZHEAP_MAX_XACT_SLOTS + 1];
 	Fxid		writer[ZHEAP_MAX_XACT_SLOTS + 1];
@@ -261,6 +272,45 @@ typedef struct ZOwners
 extern bool zheap_visibility_page_owners(ZReadContext *cx, Buffer buffer,
 										 Page page,
 										 BlockNumber block, ZOwners *owners);
+
+/* ----------------------------------------------------------------
+ *	zheap_old_page.c
+ * ----------------------------------------------------------------
+ */
+
+/* what zheap_old_page_restore() made of a line pointer */
+typedef enum ZOldRow
+{
+	ZOLD_AS_IT_STANDS,			/* nothing: its owner is seen, or it is none */
+	ZOLD_PENDING,
+	ZOLD_FOUND,					/* the bytes in the copy are what is seen */
+	ZOLD_NONE,					/* inserted by a transaction that isn't seen */
+	ZOLD_WALK					/* zheap_visibility_find() knows */
+} ZOldRow;
+
+typedef struct ZOldPage
+{
+	uint8		state[MaxHeapTuplesPerPage + 1];
+	/* if FOUND: true length, and owner as in ZOwners */
+	uint16		len[MaxHeapTuplesPerPage + 1];
+	Fxid		writer[MaxHeapTuplesPerPage + 1];
+} ZOldPage;
+
+/* may a page with these owners, some unseen, be restored? */
+static inline bool
+zheap_old_page_is_possible(const ZReadContext *cx, const ZOwners *owners)
+{
+	return !cx->check_serializable && !owners->own_unseen &&
+		!owners->aborted;
+}
+
+/*
+ * Restore what the snapshot sees in a private copy of a page, of which *owners
+ * was filled just now.  The page's lock is held all along.
+ */
+extern void zheap_old_page_restore(ZReadContext *cx, Page copy,
+								   BlockNumber block, const ZOwners *owners,
+								   ZOldPage *old);
 
 /*
  * The newest non-aborted change of a row, for writers.  Exclusive or share

@@ -783,6 +783,7 @@ zheap_visibility_page_owners(ZReadContext *cx, Buffer buffer, Page page,
 	Assert(cx->snapshot->snapshot_type == SNAPSHOT_MVCC);
 	owners->n = opaque->nslots;
 	owners->aborted = false;
+	owners->own_unseen = false;
 	owners->own = NO_XACT_SLOT;
 	owners->unseen[0] = false;
 	owners->writer[0] = InvalidFxid;
@@ -814,6 +815,7 @@ zheap_visibility_page_owners(ZReadContext *cx, Buffer buffer, Page page,
 				if (!own_slot_is_seen(cx, &walk, page, (uint8) id))
 				{
 					owners->unseen[id] = true;
+					owners->own_unseen = true;
 					all = false;
 				}
 				break;
@@ -828,7 +830,7 @@ zheap_visibility_page_owners(ZReadContext *cx, Buffer buffer, Page page,
 				break;
 		}
 	}
-	if (nunseen > 0)
+	if (nunseen > 0 && !zheap_old_page_is_possible(cx, owners))
 		read_ahead(cx, &walk, w, u, nunseen);
 	return all;
 }

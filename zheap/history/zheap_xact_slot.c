@@ -21,11 +21,13 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "common/hashfn.h"
 #include "storage/bufmgr.h"
 #include "storage/procarray.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/history/zheap_history.h"
 
 /* ----------------------------------------------------------------
@@ -544,6 +546,88 @@ zheap_xact_slot_reserve(Relation rel, Buffer buffer, const UndoHorizons *hz,
  * ----------------------------------------------------------------
  */
 
+/*
+ * Rows that may refer to an xact slot with this content, which my backend
+ * wrote: those from first to last (Z41).  Known of transactions that wrote to
+ * permanent tables only, whose records {fxid, urp} names for ever (U5).
+ */
+typedef struct HeldRows
+{
+	Fxid		fxid;			/* 0: empty */
+	UndoRecPtr	urp;
+	OffsetNumber first;
+	OffsetNumber last;
+} HeldRows;
+
+#define HELD_ROWS			256
+#define HELD_ROWS_USED		UNDO_KNOB("held-rows", HELD_ROWS, 1, HELD_ROWS)
+
+static HeldRows held[HELD_ROWS];
+static Fxid mixed_top = InvalidFxid;	/* has written to other logs, too */
+
+static inline HeldRows *
+held_place(UndoRecPtr urp)
+{
+	return &held[murmurhash32((uint32) (urp ^ (urp >> 32))) % HELD_ROWS_USED];
+}
+
+/* what is known of the rows, or NULL */
+static inline const HeldRows *
+held_rows(Fxid fxid, UndoRecPtr urp)
+{
+	const HeldRows *h = held_place(urp);
+
+	return h->fxid == fxid && h->urp == urp && fxid != InvalidFxid ? h : NULL;
+}
+
+/* See zheap_history.h. */
+void
+zheap_xact_slot_note_rows(Relation rel, const ZXactSlotChoice *choice,
+						  Fxid fxid, UndoRecPtr urp, OffsetNumber first,
+						  OffsetNumber last)
+{
+	Fxid		top = U64FromFullTransactionId(GetTopFullTransactionIdIfAny());
+	HeldRows	h = {fxid, urp, first, last};
+
+	if (rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+	{
+		if (mixed_top != top)
+			memset(held, 0, sizeof(held));
+		mixed_top = top;
+	}
+	if (mixed_top == top || choice->tenure == ZTENURE_FOREIGN)
+		return;
+	if (choice->tenure == ZTENURE_CONTINUE ||
+		choice->tenure == ZTENURE_FAMILY)
+	{
+		const HeldRows *before = held_rows(choice->prev_fxid,
+										   choice->prev_urp);
+
+		if (before == NULL)
+			return;
+		h.first = Min(first, before->first);
+		h.last = Max(last, before->last);
+	}
+	*held_place(urp) = h;
+}
+
+#ifdef USE_ASSERT_CHECKING
+static bool
+others_refer(Page page, uint8 id, const HeldRows *h)
+{
+	for (OffsetNumber off = FirstOffsetNumber;
+		 off <= PageGetMaxOffsetNumber(page); off++)
+	{
+		ItemId		lp = PageGetItemId(page, off);
+
+		if (ItemIdIsNormal(lp) && (off < h->first || off > h->last) &&
+			*(uint8 *) PageGetItem(page, lp) == id)
+			return true;
+	}
+	return false;
+}
+#endif
+
 void
 zheap_xact_slot_flag_header(ZTupleHeader *header, uint8 id, ZTenure tenure)
 {
@@ -590,9 +674,17 @@ zheap_xact_slot_own(Page page, uint8 id, ZTenure tenure, Fxid fxid,
 	if (tenure != ZTENURE_FREE)
 	{
 		OffsetNumber max = PageGetMaxOffsetNumber(page);
-		OffsetNumber off;
+		OffsetNumber off = FirstOffsetNumber;
+		const HeldRows *h = ZXactSlotIsAmbiguous(slot) ? NULL :
+			held_rows(ZXactSlotFxid(slot), slot->urp);
 
-		for (off = FirstOffsetNumber; off <= max; off++)
+		if (h != NULL)
+		{
+			Assert(!others_refer(page, id, h));
+			off = h->first;
+			max = Min(max, h->last);
+		}
+		for (; off <= max; off++)
 		{
 			ItemId		lp = PageGetItemId(page, off);
 			char	   *tuple;

@@ -303,12 +303,13 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
  * The version that a snapshot of any type sees.  With ended = true an ended
  * version that isn't visible will do, too (its bytes are those that were
  * deleted).  With "mine" the newest version is taken whatever the snapshot
- * says, if my transaction made it, ended or not; *mine says so.  Takes and
- * releases pin and lock.
+ * says, if my transaction made it, ended or not; *mine says so.  approximate:
+ * as in ZReadContext.  Takes and releases pin and lock.
  */
 static bool
 read_version_asking(Relation rel, const ItemPointerData *tid,
-					Snapshot snapshot, bool ended, ZVersion *v, bool *mine)
+					Snapshot snapshot, bool ended, bool approximate,
+					ZVersion *v, bool *mine)
 {
 	BlockNumber block = ItemPointerGetBlockNumber(tid);
 	OffsetNumber off = zheap_tid_offset(tid);
@@ -321,6 +322,7 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 	v->len = 0;
 	buffer = zheap_buffer_read(rel, block);
 	zheap_visibility_begin(&cx, rel, snapshot);
+	cx.approximate_identity = approximate;
 	cx.patience = zheap_rollback_patience();
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
@@ -348,7 +350,8 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 	if (cx.too_long)
 	{
 		zheap_rollback_page(rel, block);
-		return read_version_asking(rel, tid, snapshot, ended, v, mine);
+		return read_version_asking(rel, tid, snapshot, ended, approximate, v,
+								   mine);
 	}
 	return found;
 }
@@ -357,7 +360,7 @@ static bool
 read_version(Relation rel, const ItemPointerData *tid, Snapshot snapshot,
 			 bool ended, ZVersion *v)
 {
-	return read_version_asking(rel, tid, snapshot, ended, v, NULL);
+	return read_version_asking(rel, tid, snapshot, ended, false, v, NULL);
 }
 
 /* tag PRE: the image before my latest update in place */
@@ -439,7 +442,8 @@ read_meant(Relation rel, const ItemPointerData *tid, ZVersion *v)
 	Snapshot	snapshot = ActiveSnapshotSet() ? GetActiveSnapshot() :
 		SnapshotSelf;
 
-	if (read_version_asking(rel, tid, snapshot, false, v, ask ? &mine : NULL))
+	if (read_version_asking(rel, tid, snapshot, false, false, v,
+							ask ? &mine : NULL))
 		return true;
 	return !mine && read_version(rel, tid, SnapshotSelf, true, v);
 }
@@ -591,17 +595,18 @@ zheap_index_fetch_satisfies(Relation rel, TupleTableSlot *slot,
 {
 	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
 	ItemPointerData tid = slot->tts_tid;
+	bool		by_bytes = zslot->approximate &&
+		TransactionIdIsCurrentTransactionId(XidFromFxid(zslot->writer));
 	ZVersion	v;
 
 	Assert(TTS_IS_ZHEAP(slot));
 	zheap_tid_set_tag(&tid, 0);
-	if (!read_version(rel, &tid, snapshot, false, &v))
+	if (!read_version_asking(rel, &tid, snapshot, false, by_bytes, &v, NULL))
 		return false;
 	if (zslot->len == 0)
 		return true;			/* no version in it; the TID is all there is */
 	/* my own version, of which only its bytes are known: they tell */
-	if (zslot->approximate &&
-		TransactionIdIsCurrentTransactionId(XidFromFxid(zslot->writer)))
+	if (by_bytes)
 		return same_bytes(&v, zslot);
 	if (same_identity(v.writer, v.cid, zslot->writer, zslot->cid))
 		return true;

@@ -21,10 +21,7 @@
 
 #include "access/skey.h"
 #include "access/syncscan.h"
-#include "access/tsmapi.h"
-#include "access/xact.h"
 #include "miscadmin.h"
-#include "nodes/execnodes.h"
 #include "nodes/tidbitmap.h"
 #include "pgstat.h"
 #include "storage/predicate.h"
@@ -605,11 +602,51 @@ add_visible(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page,
 							 scan->block, off, v);
 }
 
+/* List a row that was restored in the page's copy, unless it has ended. */
+static inline void
+list_restored(ZScanDesc scan, const ZOldPage *old, OffsetNumber off,
+			  ItemId lp, char *tuple, ZTupleHeader *header)
+{
+	ZScanRow   *row = &scan->row[scan->nrows];
+
+	if (ZHeaderIsEnded(header))
+		return;
+	row->off = off;
+	row->len = old->len[off];
+	row->at = ItemIdGetOffset(lp);
+	row->writer = old->writer[off];
+	row->cid = FirstCommandId;
+	row->approximate = ZHeaderReused(header) != ZH_REUSED_NONE;
+	header->natts_flags1 &= ~ZH_SLACK;
+	zheap_header_put(tuple, header);
+	scan->nrows++;
+}
+
+#ifdef USE_ASSERT_CHECKING
+/* is a walk through the row's history of the same opinion? */
+static bool
+walk_agrees(ZScanDesc scan, ZReadContext *cx, Buffer buffer, OffsetNumber off,
+			const ZOldPage *old, const char *tuple,
+			const ZTupleHeader *header)
+{
+	ZVersion   *v = &scan->version;
+	bool		shown = old->state[off] == ZOLD_FOUND &&
+		!ZHeaderIsEnded(header);
+
+	if (!zheap_visibility_find(cx, buffer, BufferGetPage(buffer), scan->block,
+							   off, v))
+		return !shown || cx->too_long;
+	return shown && v->len == old->len[off] &&
+		memcmp(v->data + ZHEAP_HEADER_SIZE, tuple + ZHEAP_HEADER_SIZE,
+			   v->len - ZHEAP_HEADER_SIZE) == 0;
+}
+#endif
+
 /*
  * All rows of a page that the snapshot sees.  Where every owner is visible to
- * it, and for rows whose owner is, the version on the page is the one; only
- * the others are walked, behind the copy of the page.  What was aborted is
- * taken back in the copy first, for nobody sees it.
+ * it, and for rows whose owner is, the version on the page is the one.  What
+ * the snapshot doesn't see is taken back in the copy, after what was aborted,
+ * which nobody sees; rows for which that won't do are walked.
  *
  * buffer is locked, share.  Unlocks it as soon as nothing is read from it any
  * more; returns whether it is locked still.
@@ -618,6 +655,8 @@ static bool
 list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 {
 	ZOwners		owners;
+	ZOldPage	old;
+	bool		restored;
 	bool		walk;
 	Page		copy;
 	OffsetNumber max;
@@ -635,6 +674,10 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 	}
 	if (!walk)
 		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	restored = walk && zheap_old_page_is_possible(cx, &owners);
+	if (restored)
+		zheap_old_page_restore(cx, (Page) scan->rows->data, scan->block,
+							   &owners, &old);
 
 	/* rows that are walked may have rows->data moved */
 	copy = (Page) scan->rows->data;
@@ -663,8 +706,18 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 		if (unlikely(header.slot > owners.n))
 			zheap_walk_corrupt(scan->base.rs_rd, scan->block, off,
 							   "an xact slot id of this page");
-		if (owners.unseen[header.slot] &&
-			(header.flags2 & ZH_LOCK_ONLY) == 0)
+		if (restored && old.state[off] != ZOLD_AS_IT_STANDS &&
+			old.state[off] != ZOLD_WALK)
+		{
+			Assert(cx->too_long ||
+				   walk_agrees(scan, cx, buffer, off, &old, tuple, &header));
+			if (old.state[off] == ZOLD_FOUND)
+				list_restored(scan, &old, off, lp, tuple, &header);
+			continue;
+		}
+		if (restored ? old.state[off] == ZOLD_WALK :
+			(owners.unseen[header.slot] &&
+			 (header.flags2 & ZH_LOCK_ONLY) == 0))
 		{
 			add_visible(scan, cx, buffer, page, off, false);
 			copy = (Page) scan->rows->data;
@@ -943,56 +996,4 @@ zheap_scan_getnextslot(TableScanDesc sscan, ScanDirection direction,
 
 	pgstat_count_heap_getnext(sscan->rs_rd);
 	return true;
-}
-
-/* ----------------------------------------------------------------
- *	TID range
- * ----------------------------------------------------------------
- */
-
-void
-zheap_scan_set_tidrange(TableScanDesc sscan, ItemPointer mintid,
-						ItemPointer maxtid)
-{
-	ZScanDesc	scan = (ZScanDesc) sscan;
-	ItemPointerData high;
-	ItemPointerData low;
-
-	if (scan->nblocks == 0)
-		return;
-
-	/* no line pointer of a zheap page lies outside these */
-	ItemPointerSet(&low, 0, FirstOffsetNumber);
-	ItemPointerSet(&high, scan->nblocks - 1, MaxHeapTuplesPerPage);
-	if (ItemPointerCompare(mintid, &low) > 0)
-		ItemPointerCopy(mintid, &low);
-	if (ItemPointerCompare(maxtid, &high) < 0)
-		ItemPointerCopy(maxtid, &high);
-
-	if (ItemPointerCompare(&high, &low) < 0)
-	{
-		zheap_scan_set_limits(scan, 0, 0);
-		return;
-	}
-	zheap_scan_set_limits(scan, ItemPointerGetBlockNumberNoCheck(&low),
-						  ItemPointerGetBlockNumberNoCheck(&high) -
-						  ItemPointerGetBlockNumberNoCheck(&low) + 1);
-	ItemPointerCopy(&low, &scan->mintid);
-	ItemPointerCopy(&high, &scan->maxtid);
-}
-
-bool
-zheap_scan_getnextslot_tidrange(TableScanDesc sscan, ScanDirection direction,
-								TupleTableSlot *slot)
-{
-	ZScanDesc	scan = (ZScanDesc) sscan;
-
-	while (zheap_scan_getnextslot(sscan, direction, slot))
-	{
-		/* only the first and the last page have rows out of range */
-		if (ItemPointerCompare(&slot->tts_tid, &scan->mintid) >= 0 &&
-			ItemPointerCompare(&slot->tts_tid, &scan->maxtid) <= 0)
-			return true;
-	}
-	return false;
 }

@@ -248,3 +248,55 @@ zheap_scan_analyze_next_tuple(TableScanDesc sscan, TransactionId oldest_xmin,
 	ExecClearTuple(slot);
 	return false;
 }
+
+/* ----------------------------------------------------------------
+ *	TID range
+ * ----------------------------------------------------------------
+ */
+
+void
+zheap_scan_set_tidrange(TableScanDesc sscan, ItemPointer mintid,
+						ItemPointer maxtid)
+{
+	ZScanDesc	scan = (ZScanDesc) sscan;
+	ItemPointerData high;
+	ItemPointerData low;
+
+	if (scan->nblocks == 0)
+		return;
+
+	/* no line pointer of a zheap page lies outside these */
+	ItemPointerSet(&low, 0, FirstOffsetNumber);
+	ItemPointerSet(&high, scan->nblocks - 1, MaxHeapTuplesPerPage);
+	if (ItemPointerCompare(mintid, &low) > 0)
+		ItemPointerCopy(mintid, &low);
+	if (ItemPointerCompare(maxtid, &high) < 0)
+		ItemPointerCopy(maxtid, &high);
+
+	if (ItemPointerCompare(&high, &low) < 0)
+	{
+		zheap_scan_set_limits(scan, 0, 0);
+		return;
+	}
+	zheap_scan_set_limits(scan, ItemPointerGetBlockNumberNoCheck(&low),
+						  ItemPointerGetBlockNumberNoCheck(&high) -
+						  ItemPointerGetBlockNumberNoCheck(&low) + 1);
+	ItemPointerCopy(&low, &scan->mintid);
+	ItemPointerCopy(&high, &scan->maxtid);
+}
+
+bool
+zheap_scan_getnextslot_tidrange(TableScanDesc sscan, ScanDirection direction,
+								TupleTableSlot *slot)
+{
+	ZScanDesc	scan = (ZScanDesc) sscan;
+
+	while (zheap_scan_getnextslot(sscan, direction, slot))
+	{
+		/* only the first and the last page have rows out of range */
+		if (ItemPointerCompare(&slot->tts_tid, &scan->mintid) >= 0 &&
+			ItemPointerCompare(&slot->tts_tid, &scan->maxtid) <= 0)
+			return true;
+	}
+	return false;
+}

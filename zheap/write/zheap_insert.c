@@ -29,12 +29,14 @@
 #include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "catalog/catalog.h"
+#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "storage/predicate.h"
 #include "utils/rel.h"
 
+#include "undo/undo_cache.h"
 #include "undo/undo_debug.h"
 #include "zheap/write/zheap_write.h"
 #include "zheap/history/zheap_own_history.h"
@@ -94,6 +96,15 @@ static ZOpenRecord last_open;
 static int	last_nranges = 0;
 static OffsetNumber last_first[ZUNDO_MAX_RANGES];
 static OffsetNumber last_last[ZUNDO_MAX_RANGES];
+
+/*
+ * Records of that kind without ranges, on pages of other tables: a command that
+ * fills partitions by turns comes back to them.  Found by table and block.
+ */
+#define OPEN_RECORDS		1024
+#define OPEN_RECORDS_USED	UNDO_KNOB("open-records", OPEN_RECORDS, 1, OPEN_RECORDS)
+
+static ZOpenRecord *other_open = NULL;
 
 /* ----------------------------------------------------------------
  *	step 2: a page and an xact slot on it
@@ -262,6 +273,45 @@ find_page(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
  * ----------------------------------------------------------------
  */
 
+static inline ZOpenRecord *
+open_place(RelFileLocator locator, BlockNumber block)
+{
+	return &other_open[murmurhash32(locator.relNumber * UINT32_C(0x9E3779B1) +
+									block) % OPEN_RECORDS_USED];
+}
+
+/* Keep the last open record, which another table's is going to replace. */
+static void
+keep_last_open(const InsertOp *op)
+{
+	if (!UndoRecPtrIsValid(last_open.urp) || last_nranges > 0 ||
+		last_open.fxid != op->fxid || last_open.cid != op->cid ||
+		RelFileLocatorEquals(last_open.locator, op->rel->rd_locator))
+		return;
+	if (other_open == NULL)
+		other_open = undo_cache_alloc(OPEN_RECORDS * sizeof(ZOpenRecord));
+	*open_place(last_open.locator, last_open.block) = last_open;
+}
+
+/* If an open record of this command was kept for the page, it is the last. */
+static void
+recall_open(const InsertOp *op, BlockNumber block)
+{
+	ZOpenRecord found;
+
+	if (other_open == NULL ||
+		RelFileLocatorEquals(last_open.locator, op->rel->rd_locator))
+		return;
+	found = *open_place(op->rel->rd_locator, block);
+	if (found.block != block || found.fxid != op->fxid ||
+		found.cid != op->cid ||
+		!RelFileLocatorEquals(found.locator, op->rel->rd_locator))
+		return;
+	keep_last_open(op);
+	last_open = found;
+	last_nranges = 0;
+}
+
 /* does my last open record list these offsets, if it is the newest one? */
 static bool
 last_open_lists(const ZInsertChange *change)
@@ -281,6 +331,7 @@ last_open_lists(const ZInsertChange *change)
 static bool
 extends_last_open(const InsertOp *op, const InsertStep *step)
 {
+	recall_open(op, step->block);
 	return op->token == 0 && op->copied == NULL &&
 		zheap_xact_slot_record_covers(&last_open, op->rel, step->block,
 									  &step->choice, op->fxid, op->cid) &&
@@ -291,6 +342,7 @@ extends_last_open(const InsertOp *op, const InsertStep *step)
 static void
 note_last_open(const InsertOp *op, const InsertStep *step)
 {
+	keep_last_open(op);
 	zheap_xact_slot_note_record(&last_open, op->rel, step->block,
 								step->change.urp, op->fxid, op->cid);
 	last_nranges = step->nranges;
@@ -313,6 +365,7 @@ append_to_last(const InsertOp *op, InsertStep *step, const ZTuple *tuple)
 	bool		append;
 	uint8		id = 0;
 
+	recall_open(op, RelationGetTargetBlock(rel));
 	if (!UndoRecPtrIsValid(last_open.urp) || last_open.fxid != op->fxid ||
 		last_open.cid != op->cid ||
 		last_open.block != RelationGetTargetBlock(rel) ||
@@ -666,6 +719,11 @@ insert_step(InsertOp *op, ZTuple **tuples, int ntuples, char *scratch,
 		undo_insert_release(&step.undo);
 		zheap_own_history_note(op->rel, step.block, &step.choice, op->fxid,
 							   change->urp, op->cid, false);
+		/* an open record covers rows to come, wherever there is room */
+		zheap_xact_slot_note_rows(op->rel, &step.choice, op->fxid,
+								  change->urp, step.nranges > 0 ?
+								  FirstOffsetNumber : change->first,
+								  MaxOffsetNumber);
 		if (step.open)
 			note_last_open(op, &step);
 		if (step.payload != step.local)

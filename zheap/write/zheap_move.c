@@ -208,9 +208,16 @@ zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
 	undo_insert_release(&m->ins);
 	zheap_own_history_note(w->rel, w->block, &w->choice, w->fxid,
 						   m->own[0].urp, w->cid, false);
+	zheap_xact_slot_note_rows(w->rel, &w->choice, w->fxid, m->own[0].urp,
+							  same ? Min(w->off, plan->new_off) : w->off,
+							  same ? Max(w->off, plan->new_off) : w->off);
 	if (!same)
+	{
 		zheap_own_history_note(w->rel, m->newblock, &plan->new_choice,
 							   w->fxid, m->own[1].urp, w->cid, false);
+		zheap_xact_slot_note_rows(w->rel, &plan->new_choice, w->fxid,
+								  m->own[1].urp, plan->new_off, plan->new_off);
+	}
 	zheap_space_vm_release(&m->vm);
 	zheap_fsm_notes_add(w->rel, w->block, w->page,
 						ItemIdGetLength(PageGetItemId(w->page, w->off)));
