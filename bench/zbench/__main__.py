@@ -15,7 +15,7 @@ from .driver import Bench, Parameters, Workload
 from .server import Side
 from .work_instructions import instructions
 from .work_own import own_changes
-from .work_pgbench import (bloat, hot_row, pgbench, queue, recovery,
+from .work_pgbench import (bloat, hot_row, long_run, pgbench, queue, recovery,
                            small_cache, updates)
 from .work_sql import (bulk, delete_insert, full_update, index_only, rollback,
                        row_size, scan)
@@ -43,6 +43,8 @@ WORKLOADS = [
     Workload("updates", updates, "wide rows; an indexed column"),
     Workload("small-cache", small_cache,
              "simple-update, shared_buffers a tenth of the table"),
+    Workload("long", long_run, "simple-update out of memory, if asked for", 2,
+             asked=True),
     Workload("tpch", tpch, "TPC-H Q1, Q6, Q14"),
     Workload("instructions", instructions,
              "instructions and WAL of one backend, by callgrind"),
@@ -66,6 +68,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--grid", default="1 4 16")
     p.add_argument("--seconds-run", type=float, default=60)
     p.add_argument("--snapshot-seconds", type=float, default=40)
+    p.add_argument("--long-seconds", type=float, default=900)
     p.add_argument("--ams", default="heap zheap")
     p.add_argument("--settings", default="")
     p.add_argument("--workloads", default="")
@@ -114,7 +117,8 @@ def chosen(names: str) -> list[Workload]:
     unknown = set(wanted) - {w.name for w in WORKLOADS}
     if unknown:
         sys.exit(f"no such workload: {' '.join(sorted(unknown))}")
-    return [w for w in WORKLOADS if not wanted or w.name in wanted]
+    return [w for w in WORKLOADS
+            if w.name in wanted or not wanted and not w.asked]
 
 
 def faults(side: Side) -> list[str]:
@@ -145,7 +149,8 @@ def main() -> int:
         scale=args.scale, clients=args.clients,
         grid=[int(n) for n in args.grid.split()], seconds=args.seconds_run,
         snapshot_seconds=args.snapshot_seconds, rounds=args.rounds,
-        budget=args.budget * 60, tpch_scale=args.tpch_scale, quick=args.quick)
+        budget=args.budget * 60, tpch_scale=args.tpch_scale, quick=args.quick,
+        long_seconds=args.long_seconds)
     if len(set(args.ams.split())) < 2:
         sys.exit("two access methods are needed")
     given = settings(args.quick, args.settings)

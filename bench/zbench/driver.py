@@ -29,6 +29,7 @@ class Parameters:
     budget: float				# seconds for the whole run
     tpch_scale: float
     quick: bool
+    long_seconds: float = 900
 
     @property
     def short(self) -> float:
@@ -47,6 +48,7 @@ class Workload:
     title: str
     rounds: int = 1				# worth this many repetitions
     again: float = 1.0			# share of its time that a repetition takes
+    asked: bool = False			# only where it is named
 
 
 class Bench:

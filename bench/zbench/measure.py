@@ -184,6 +184,34 @@ def sizes_probe(side: Side, table: str, index: str | None):
     return probe
 
 
+class Disk:
+    """Bytes that a server's processes read from and wrote to storage, by
+    /proc: what the caches of server and system did not save.  Ended processes
+    count with what they had done when they were last looked at."""
+
+    def __init__(self, side: Side):
+        self._side = side
+        self._last: dict[int, tuple[int, int]] = {}
+        self._first = self._look()
+
+    def _look(self) -> tuple[int, int]:
+        for pid in children_of(self._side.postmaster()):
+            try:
+                with open(f"/proc/{pid}/io") as f:
+                    found = dict(line.split(": ") for line in f)
+            except OSError:
+                continue
+            self._last[pid] = (int(found["read_bytes"]),
+                               int(found["write_bytes"]))
+        return (sum(r for r, _ in self._last.values()),
+                sum(w for _, w in self._last.values()))
+
+    def so_far(self) -> tuple[int, int]:
+        """(read, written) since it was made"""
+        read, written = self._look()
+        return read - self._first[0], written - self._first[1]
+
+
 class Timed:
     """Time and CPU of single statements in one session."""
 

@@ -26,7 +26,7 @@ def write_all(r: Results) -> list[tuple[str, str]]:
     for variant in variants(r, "sizes"):
         drawn.append(sizes(plt, r, variant))
         drawn.append(speed(plt, r, variant))
-    for draw in (wal, queue, hot_row, cpu):
+    for draw in (wal, queue, hot_row, cpu, long_run):
         picture = draw(plt, r)
         if picture:
             drawn.append(picture)
@@ -186,3 +186,29 @@ def hot_row(plt, r: Results) -> tuple[str, str] | None:
     said = ", ".join(f"{am} {t:,.0f} tps" for am, t in tps.items())
     return save(plt, r, figure, "hot-row.png",
                 f"hot row read by an old snapshot ({said})")
+
+
+def long_run(plt, r: Results) -> tuple[str, str] | None:
+    """Speed, and what went from and to storage, over a long run."""
+    speeds, disk = first_of(r, "long-tps"), first_of(r, "long-io")
+    if not speeds:
+        return None
+    figure, panels = plt.subplots(1, 3, figsize=(10, 3.2))
+    for i, (am, s) in enumerate(speeds.items()):
+        origin = s["marks"]["began"]
+        for axes in panels if i == 0 else ():
+            shade(axes, s["marks"], origin)
+        panels[0].plot([t - origin for t in s["t"]], s["values"]["tps"],
+                       color=colour(am), label=am, linewidth=1.2)
+        for axes, what in zip(panels[1:], ("read", "written")):
+            axes.plot([t - origin for t in disk[am]["t"]],
+                      [v / MB for v in disk[am]["values"][what]],
+                      color=colour(am), label=am)
+    panels[0].set_ylabel("transactions per second")
+    panels[1].set_ylabel("MB read so far")
+    panels[2].set_ylabel("MB written so far")
+    for axes in panels:
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("seconds")
+        axes.legend(loc="best", fontsize=8)
+    return save(plt, r, figure, "long.png", "a long run")

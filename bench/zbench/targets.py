@@ -149,6 +149,10 @@ INSTRUCTIONS = {
 def beyond() -> list[Target]:
     """What is wished for, without being a row of the table."""
     return [
+        Target("long run: tps of its last third", "long", "", "late_tps",
+               1.5, at_least=True),
+        Target("long run: pages written per transaction", "long", "",
+               "pages_written_per_xact", 0.5),
         Target("hot row, 16 clients, old snapshot: tps", "hot-row", "", "tps",
                1.0, at_least=True),
         Target("queue under an old snapshot: tps", "queue", "", "tps", 1.0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from .driver import MB, Bench
-from .measure import Sampler, Series, Span, Timed, sizes_probe
+from .measure import (Disk, Sampler, Series, Span, Timed, sizes_probe)
 from .pgbench import Pgbench, load
 from .server import Side, ask
 
@@ -359,6 +359,58 @@ def small_cache(b: Bench) -> None:
         check_sums(b, side)
         side.stop()
         side.start()
+
+
+def long_run(b: Bench) -> None:
+    """simple-update for a quarter of an hour, under an old snapshot for four
+    fifths of it; meant for tables that do not fit into memory."""
+    for side in b.turns():
+        load(side, b.p.scale)
+        probe = sizes_probe(side, ACCOUNTS, PKEY)
+        with b.active(side), Timed(side) as old:
+            old.cursor.execute(
+                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            first = old.run(f"SELECT sum(abalance) FROM {ACCOUNTS}")[2]
+            disk = Disk(side)
+
+            def look(cursor) -> dict[str, float]:
+                read, written = disk.so_far()
+                return dict(probe(cursor), read=read, written=written)
+            sampler = Sampler(side, look, 1.0)
+            span = Span(side)
+            marks = {"began": sampler.mark()}
+            pg = Pgbench(side, b.p.clients, b.p.long_seconds, "simple-update")
+            while pg.running() and \
+                    sampler.mark() < marks["began"] + 0.8 * b.p.long_seconds:
+                time.sleep(0.5)
+            last = old.run(f"SELECT sum(abalance) FROM {ACCOUNTS}")[2]
+            old.cursor.execute("COMMIT")
+            marks["closed"] = sampler.mark()
+            pg.wait()
+            marks["ended"] = sampler.mark()
+            span.stop()
+            series = sampler.stop()
+        note_run(b, side, pg, span)
+        note_long(b, side, series, marks, pg)
+        b.check(side, "the old snapshot saw the same", first == last)
+        check_sums(b, side)
+        b.check_pages(side, ACCOUNTS, "pgbench_history")
+
+
+def note_long(b: Bench, side: Side, series: Series, marks: dict[str, float],
+              pg: Pgbench) -> None:
+    """Speed of the last third, and pages from and to storage."""
+    course = Series()
+    for second, tps in pg.progress:
+        course.add(marks["began"] + second, tps=tps)
+    b.series(side, "long-tps", course, **marks)
+    b.series(side, "long-io", series, **marks)
+    late = [tps for second, tps in pg.progress
+            if second > 2 / 3 * b.p.long_seconds]
+    b.note(side, "late_tps", sum(late) / max(len(late), 1), "1/s")
+    for what in ("read", "written"):
+        b.note(side, f"pages_{what}_per_xact", series.values[what][-1] / 8192
+               / max(pg.transactions, 1), "pages")
 
 
 def recovery(b: Bench) -> None:
