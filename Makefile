@@ -14,7 +14,7 @@
 
 MODULE_big = zheap_am
 EXTENSION = zheap_am
-DATA = zheap_am--1.0.sql
+DATA = zheap_am--1.0.sql zheap_am--1.0--1.1.sql
 PGFILEDESC = "zheap_am - undo-based table access method"
 
 # The order is the architecture: an object may use those before it, only.
@@ -29,6 +29,7 @@ OBJS = \
 	undo/undo_shmem.o \
 	undo/undo_files.o \
 	undo/undo_horizons.o \
+	undo/undo_stat.o \
 	undo/undo_log.o \
 	undo/undo_frozen.o \
 	undo/undo_redo.o \

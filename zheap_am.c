@@ -121,6 +121,7 @@ zheap_shmem_request(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 	undo_shmem_request();
+	undo_stat_shmem_request();
 }
 
 static void
@@ -129,6 +130,7 @@ zheap_shmem_startup(void)
 	if (prev_shmem_startup_hook)
 		prev_shmem_startup_hook();
 	undo_shmem_startup();
+	undo_stat_shmem_startup();
 }
 
 /*

@@ -508,8 +508,8 @@ put_log(FunctionCallInfo fcinfo, char persistence, UndoLogNumber log)
 	uint64		head = pg_atomic_read_u64(&shared->head);
 	BlockNumber tail = pg_atomic_read_u32(&shared->tail);
 	uint32		pid = pg_atomic_read_u32(&shared->owner_pid);
-	Datum		values[9];
-	bool		nulls[9] = {false};
+	Datum		values[10];		/* version 1.0 has no last column */
+	bool		nulls[10] = {false};
 
 	if (state == UNDO_LOG_ABSENT)
 		return;
@@ -533,6 +533,7 @@ put_log(FunctionCallInfo fcinfo, char persistence, UndoLogNumber log)
 							   BLCKSZ));
 	values[8] =
 		Int64GetDatum((int64) pg_atomic_read_u64(&shared->bytes_written));
+	values[9] = Int64GetDatum((int64) pg_atomic_read_u64(&shared->records));
 	zheap_inspect_put_row(fcinfo, values, nulls);
 }
 

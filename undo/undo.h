@@ -205,6 +205,7 @@ typedef enum UndoHolderKind
 	UNDO_HOLDER_BACKEND,
 	UNDO_HOLDER_PREPARED,
 	UNDO_HOLDER_REPLICATION_SLOT,
+	UNDO_HOLDER_STANDBY,
 	UNDO_HOLDER_PENDING_ROLLBACK
 } UndoHolderKind;
 
@@ -215,6 +216,9 @@ typedef struct UndoHolder
 	char	   *name;			/* gid or name of the replication slot; or
 								 * NULL */
 	Fxid		oldest;			/* keeps undo of writers from here on */
+	bool		is_writer;		/* oldest is its own xid */
+	uint64		bytes;			/* of undo that goes when it ends */
+	uint64		held_bytes;		/* that it needs, maybe beside others */
 } UndoHolder;
 
 extern List *undo_holders(void);
@@ -330,12 +334,17 @@ extern Relation undo_fake_relation(RelFileLocator locator, char persistence,
 								   Oid reloid);
 extern void undo_fake_relation_free(Relation rel);
 
+/* the client has rolled back all of a page (undo_stat.c) */
+extern void undo_stat_count_rollback_page(void);
+
 /* ----------------------------------------------------------------
  *	life cycle, called from _PG_init and the rmgr table of zheap_am.c
  * ----------------------------------------------------------------
  */
 extern void undo_shmem_request(void);	/* shmem_request_hook */
 extern void undo_shmem_startup(void);	/* shmem_startup_hook */
+extern void undo_stat_shmem_request(void);	/* both likewise */
+extern void undo_stat_shmem_startup(void);
 extern void undo_xact_define_settings(void);
 extern void undo_launcher_define_settings(void);
 extern void undo_xact_register_callbacks(void); /* xact and subxact callbacks */

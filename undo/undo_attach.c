@@ -15,6 +15,8 @@
 #include "catalog/pg_class.h"
 #include "storage/bufmgr.h"
 #include "storage/ipc.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
 
 #include "undo/undo_attach.h"
 
@@ -69,9 +71,45 @@ undo_attach(char persistence)
 		att->run_fxid = InvalidFxid;
 		att->suspect = false;
 		att->recent = InvalidBuffer;
+		att->ntables = 0;
+		att->more_tables = NULL;
 		att->attached = true;
 	}
 	return att;
+}
+
+/*
+ * Counts a table once in a transaction.  The first few are in an array, others
+ * in a table that goes with the transaction.
+ */
+void
+undo_attach_note_table(AttachedLog *att, char persistence, Oid reloid)
+{
+	bool		found = false;
+
+	if (persistence == RELPERSISTENCE_TEMP)
+		return;
+	for (int i = 0; i < att->ntables; i++)
+		if (att->tables[i] == reloid)
+			return;
+	if (att->ntables < UNDO_ATTACH_TABLES)
+		att->tables[att->ntables++] = reloid;
+	else
+	{
+		if (att->more_tables == NULL)
+		{
+			HASHCTL		ctl = {0};
+
+			ctl.keysize = ctl.entrysize = sizeof(Oid);
+			ctl.hcxt = TopTransactionContext;
+			att->more_tables = hash_create("tables written", 64, &ctl,
+										   HASH_ELEM | HASH_BLOBS |
+										   HASH_CONTEXT);
+		}
+		(void) hash_search(att->more_tables, &reloid, HASH_ENTER, &found);
+	}
+	if (!found)
+		undo_shmem_log(persistence, att->log)->tables++;
 }
 
 /*

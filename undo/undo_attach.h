@@ -11,6 +11,8 @@
 
 #include "undo/undo_log.h"
 
+#define UNDO_ATTACH_TABLES		8
+
 /* an undo log that the running transaction writes to */
 typedef struct AttachedLog
 {
@@ -24,6 +26,10 @@ typedef struct AttachedLog
 	uint64		run_seq;		/* of the page: blocks are recycled */
 	uint16		run_at;
 	bool		suspect;		/* its pages can't be read: retire it */
+	/* tables that the transaction wrote; as many are remembered, for a view */
+	int			ntables;
+	Oid			tables[UNDO_ATTACH_TABLES];
+	struct HTAB *more_tables;	/* of the transaction; or NULL */
 } AttachedLog;
 
 /* ----------------------------------------------------------------
@@ -36,6 +42,10 @@ extern AttachedLog *undo_attach_get(char persistence);
 
 /* the same, attached if it wasn't; see undo_log_attach() for errors */
 extern AttachedLog *undo_attach(char persistence);
+
+/* a table is going to be written, another one than before; may throw */
+extern void undo_attach_note_table(AttachedLog *att, char persistence,
+								   Oid reloid);
 
 /*
  * The tail page, or the page that takes its place, pinned and exclusively

@@ -21,6 +21,7 @@
 #include "undo/undo.h"
 #include "undo/undo_debug.h"
 #include "undo/undo_scan.h"
+#include "undo/undo_stat.h"
 
 /*
  * With all logs empty discard_before follows the horizon only in such steps:
@@ -242,8 +243,124 @@ publish_plan(DiscardPlan *plan, Fxid all_visible_before, Fxid discard_before)
 	undo_log_discard(plan->ref.persistence, plan->ref.number,
 					 plan->head.block, plan->head_offset, all_visible_before,
 					 discard_before);
+	undo_stat_add(UNDO_COUNT_PAGES_DISCARDED,
+				  plan->head.seq - plan->scan->head.seq);
 	plan->scan->head = plan->head;
 	plan->scan->head_seen = UndoLogHead(plan->head.block, plan->head_offset);
+}
+
+/* ----------------------------------------------------------------
+ *	for views
+ * ----------------------------------------------------------------
+ */
+
+static void
+add_step(UndoPassReport *report, Fxid last, uint64 pages, uint64 blocked)
+{
+	UndoStatStep *step = &report->steps[report->nsteps++];
+
+	step->last = last;
+	step->pages = pages;
+	step->blocked = blocked;
+}
+
+/* pages of a pending rollback: one entry for each writer and database */
+static void
+add_rollback(UndoPassReport *report, int *max, Fxid fxid, Oid dboid,
+			 uint64 pages)
+{
+	UndoRollbackStat *entry;
+
+	/* the last ones are the likeliest */
+	for (int i = report->nrollbacks - 1;
+		 i >= Max(0, report->nrollbacks - UNDO_STAT_ROLLBACKS); i--)
+	{
+		entry = &report->rollbacks[i];
+		if (entry->fxid == fxid && entry->dboid == dboid)
+		{
+			entry->pages_left += pages;
+			return;
+		}
+	}
+	if (report->nrollbacks == *max)
+	{
+		*max = Max(16, *max * 2);
+		report->rollbacks = report->rollbacks == NULL ?
+			palloc(*max * sizeof(UndoRollbackStat)) :
+			repalloc(report->rollbacks, *max * sizeof(UndoRollbackStat));
+	}
+	entry = &report->rollbacks[report->nrollbacks++];
+	memset(entry, 0, sizeof(*entry));
+	entry->fxid = fxid;
+	entry->dboid = dboid;
+	entry->pages_left = pages;
+}
+
+/*
+ * What a log keeps when its head is where the plan has put it: steps by xid,
+ * and pending rollbacks.  Pages from the first unapplied one on are blocked.
+ */
+static void
+report_log(const DiscardPlan *plan, UndoPassReport *report, int *max)
+{
+	UndoLogScan *scan = plan->scan;
+	uint64		at = plan->head.seq;
+	uint64		blocked_from = PG_UINT64_MAX;
+	Fxid		last = InvalidFxid;
+
+	if (plan->empty)
+		return;
+	for (int i = 0; i < scan->nranges; i++)
+	{
+		const UndoOpenRange *range = &scan->ranges[i];
+
+		if (range->unapplied == InvalidFxid)
+			continue;
+		blocked_from = Min(blocked_from, range->first.seq);
+		add_rollback(report, max, range->unapplied, range->dboid,
+					 range->npages);
+	}
+	if (scan->tail.unapplied != InvalidFxid)
+	{
+		blocked_from = Min(blocked_from, scan->cursor.seq);
+		add_rollback(report, max, scan->tail.unapplied, scan->tail.dboid, 1);
+	}
+	if (blocked_from != PG_UINT64_MAX)
+		report->kept_by |= UNDO_KEPT_BY_ROLLBACK;
+	if (blocked_from > plan->head.seq)
+		report->kept_by |= UNDO_KEPT_BY_HORIZON;
+
+	/* the page at the cursor is the tail, which marks don't count */
+	for (int i = 0; i <= scan->nmarks; i++)
+	{
+		bool		is_tail = i == scan->nmarks;
+		uint64		end = is_tail ? scan->cursor.seq : scan->marks[i].end_seq;
+		uint64		free_pages;
+
+		last = Max(last, is_tail ? scan->tail.max_fxid : scan->marks[i].last);
+		if (end < at)
+			continue;
+		free_pages = blocked_from <= at ? 0 : Min(end + 1, blocked_from) - at;
+		add_step(report, last, end + 1 - at, end + 1 - at - free_pages);
+		at = end + 1;
+	}
+}
+
+static void
+report_pass(const DiscardPlan *plans, int nplans, Fxid horizon, bool blind)
+{
+	UndoPassReport report = {0};
+	int			max = 0;
+
+	report.horizon = horizon;
+	if (blind)
+		report.kept_by |= UNDO_KEPT_UNREADABLE;
+	report.steps = palloc(sizeof(UndoStatStep) *
+						  (nplans * (UNDO_SCAN_MARKS + 1) + 1));
+	for (int i = 0; i < nplans; i++)
+		report_log(&plans[i], &report, &max);
+	undo_stat_report_pass(&report);
+	pfree(report.steps);
 }
 
 /*
@@ -352,6 +469,7 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 
 	pg_atomic_write_u64(&UndoShmem->retained, result->retained);
 	pg_atomic_fetch_add_u64(&UndoShmem->passes, 1);
+	report_pass(plans, nplans, horizon, blind);
 	UNDO_POINT("pass-published");
 
 	for (int i = 0; i < nplans; i++)

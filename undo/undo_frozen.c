@@ -100,5 +100,5 @@ undo_frozen_warn_of_age(uint32 limit)
 			 errhint("Look for messages of the rollback workers in the server log, and at zheap.rollback_paused and zheap.max_rollback_workers.") :
 			 UndoShmem->launcher_latch == NULL && IsUnderPostmaster ?
 			 errhint("You might need to increase max_worker_processes.") :
-			 errhint("Look at zheap_undo_holders() and for messages of the undo launcher in the server log.")));
+			 errhint("Look at pg_stat_zheap_undo_holders and for messages of the undo launcher in the server log.")));
 }

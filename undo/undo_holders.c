@@ -36,6 +36,7 @@
 #include "undo/undo_debug.h"
 #include "undo/undo.h"
 #include "undo/undo_log.h"
+#include "undo/undo_stat.h"
 
 /* a writer waits so long for the next passes of the launcher */
 #define ROOM_WAIT_MS	UNDO_KNOB("room-wait", 1000, 10, 1000)
@@ -137,9 +138,8 @@ static void
 add_backends(List **list)
 {
 	int			n = ProcGlobal->allProcCount;
-	TransactionId *oldest = palloc(sizeof(TransactionId) * n);
-	int		   *pids = palloc(sizeof(int) * n);
-	int			found = 0;
+	UndoHolder *found = palloc0(sizeof(UndoHolder) * n);
+	int			nfound = 0;
 
 	LWLockAcquire(ProcArrayLock, LW_SHARED);
 	for (int i = 0; i < n; i++)
@@ -158,14 +158,24 @@ add_backends(List **list)
 			xid = xmin;
 		if (!TransactionIdIsNormal(xid))
 			continue;
-		oldest[found] = xid;
-		pids[found++] = proc->pid;
+		/* only a walsender without a slot stands for others */
+		found[nfound].kind = proc->statusFlags & PROC_AFFECTS_ALL_HORIZONS ?
+			UNDO_HOLDER_STANDBY : UNDO_HOLDER_BACKEND;
+		found[nfound].is_writer = xid == proc->xid;
+		found[nfound].oldest = xid;
+		found[nfound++].pid = proc->pid;
 	}
 	LWLockRelease(ProcArrayLock);
 
-	for (int i = 0; i < found; i++)
-		add_holder(list, UNDO_HOLDER_BACKEND, pids[i], NULL,
-				   undo_log_fxid_from_xid(oldest[i]));
+	for (int i = 0; i < nfound; i++)
+	{
+		UndoHolder *holder =
+			add_holder(list, found[i].kind, found[i].pid, NULL,
+					   undo_log_fxid_from_xid(XidFromFxid(found[i].oldest)));
+
+		holder->is_writer = found[i].is_writer;
+	}
+	pfree(found);
 }
 
 static void
@@ -227,6 +237,52 @@ add_prepared(List **list)
 }
 
 /*
+ * How much undo each holder keeps, by what the last pass found.  When a holder
+ * ends the horizon rises to the oldest of the others, of which the snapshot of
+ * whoever asks is none; so only the oldest has any bytes to give.  A pending
+ * rollback holds the horizon of nobody, but what stands behind it in its logs.
+ */
+static void
+measure(List *list)
+{
+	UndoStatSummary *summary = undo_stat_summary();
+	Fxid		oldest = PG_UINT64_MAX;
+	Fxid		second = PG_UINT64_MAX;
+	ListCell   *lc;
+
+	foreach(lc, list)
+	{
+		UndoHolder *holder = lfirst(lc);
+
+		if (holder->kind == UNDO_HOLDER_PENDING_ROLLBACK ||
+			holder->pid == MyProcPid)
+			continue;
+		second = Min(second, Max(oldest, holder->oldest));
+		oldest = Min(oldest, holder->oldest);
+	}
+	foreach(lc, list)
+	{
+		UndoHolder *holder = lfirst(lc);
+		Fxid		others = holder->oldest == oldest &&
+			holder->pid != MyProcPid ? second : oldest;
+
+		if (holder->kind == UNDO_HOLDER_PENDING_ROLLBACK)
+		{
+			holder->bytes = undo_stat_pages_blocked(summary, oldest) * BLCKSZ;
+			holder->held_bytes =
+				undo_stat_pages_blocked(summary, PG_UINT64_MAX) * BLCKSZ;
+			continue;
+		}
+		holder->held_bytes =
+			undo_stat_pages_from(summary, holder->oldest) * BLCKSZ;
+		if (holder->oldest < others)
+			holder->bytes = (undo_stat_pages_before(summary, others) -
+							 undo_stat_pages_before(summary,
+													holder->oldest)) * BLCKSZ;
+	}
+}
+
+/*
  * Whatever may keep undo, in no order, in the current memory context.  No
  * buffer lock may be held: a catalog is read.
  */
@@ -241,6 +297,7 @@ undo_holders(void)
 	add_prepared(&list);
 	if (unapplied != InvalidFxid)
 		add_holder(&list, UNDO_HOLDER_PENDING_ROLLBACK, 0, NULL, unapplied);
+	measure(list);
 	return list;
 }
 
@@ -255,6 +312,8 @@ undo_holders_kind_name(UndoHolderKind kind)
 			return "prepared transaction";
 		case UNDO_HOLDER_REPLICATION_SLOT:
 			return "replication slot";
+		case UNDO_HOLDER_STANDBY:
+			return "standby feedback";
 		case UNDO_HOLDER_PENDING_ROLLBACK:
 			return "pending rollback";
 	}
@@ -292,6 +351,9 @@ holder_hint(void)
 		case UNDO_HOLDER_REPLICATION_SLOT:
 			return psprintf("Replication slot \"%s\" holds the oldest undo. Let its user catch up or drop it, or raise zheap.max_undo_size.",
 							oldest->name);
+		case UNDO_HOLDER_STANDBY:
+			return psprintf("Queries of the standby that process %d serves hold the oldest undo. End them, or raise zheap.max_undo_size.",
+							oldest->pid);
 		case UNDO_HOLDER_PENDING_ROLLBACK:
 			return psprintf("The rollback of transaction " UINT64_FORMAT " is not finished. Wait for it, or raise zheap.max_undo_size; look at zheap.rollback_paused and zheap.max_rollback_workers.",
 							oldest->oldest);
@@ -304,6 +366,24 @@ holder_hint(void)
  * ----------------------------------------------------------------
  */
 
+/* zheap.transaction_undo_limit */
+static void
+check_xact_limit(void)
+{
+	uint64		bytes;
+
+	if (undo_xact_limit < 0 ||
+		(bytes = undo_stat_own_bytes()) <= (uint64) undo_xact_limit * 1024)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("undo of the transaction exceeds zheap.transaction_undo_limit (%d kB)",
+					undo_xact_limit),
+			 errdetail("The transaction has written " UINT64_FORMAT " kB of undo.",
+					   bytes / 1024),
+			 errhint("Split the transaction, or ask for a higher limit.")));
+}
+
 /*
  * See undo_check_room().  What is over the limit may only be waiting for the
  * launcher, so let it have some passes before giving up.  No lock on a buffer
@@ -314,6 +394,7 @@ undo_holders_wait_for_room(void)
 {
 	TimestampTz start = GetCurrentTimestamp();
 
+	check_xact_limit();
 	for (;;)
 	{
 		uint64		kept;

@@ -182,6 +182,8 @@ undo_insert_prepare(UndoInsertion *ins)
 	ins->fxid = undo_log_current_fxid();
 	att = undo_attach(ins->persistence);
 	ins->log = att->log;
+	if (att->run_reloid != ins->reloid || att->run_fxid != ins->fxid)
+		undo_attach_note_table(att, ins->persistence, ins->reloid);
 
 	tail = undo_log_tail(ins->persistence, ins->log);
 	ins->buffer = undo_attach_lock_tail(att, ins->persistence, tail);
@@ -343,6 +345,8 @@ undo_insert_release(UndoInsertion *ins)
 
 		pg_atomic_write_u64(&log->bytes_written,
 							pg_atomic_read_u64(&log->bytes_written) + bytes);
+		pg_atomic_write_u64(&log->records,
+							pg_atomic_read_u64(&log->records) + ins->nrecs);
 	}
 	UnlockReleaseBuffer(ins->buffer);
 	ins->buffer = InvalidBuffer;

@@ -38,6 +38,7 @@
 #include "undo/undo.h"
 #include "undo/undo_debug.h"
 #include "undo/undo_log.h"
+#include "undo/undo_stat.h"
 #include "undo/undo_worker.h"
 
 /* settings */
@@ -112,6 +113,14 @@ undo_launcher_define_settings(void)
 							2, 0, MAX_WORKERS,
 							PGC_SIGHUP,
 							0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("zheap.log_rollback_min_duration",
+							"Sets the minimum time above which rollbacks by background workers are logged.",
+							"Zero logs all of them. -1 turns this off.",
+							&undo_stat_log_rollback,
+							-1, -1, INT_MAX,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
 							NULL, NULL, NULL);
 	DefineCustomBoolVariable("zheap.rollback_paused",
 							 "Stops the background rollback of aborted transactions.",
@@ -473,6 +482,29 @@ warn_of_old_rollback(Fxid oldest_unapplied)
 			 errhint("Look for earlier messages of the rollback workers, and at zheap.rollback_paused and zheap.max_rollback_workers.")));
 }
 
+/*
+ * Tell when undo comes near to zheap.max_undo_size, and again only when it has
+ * been well below it in between.
+ */
+static void
+warn_of_limit(uint64 npages)
+{
+	static bool told = false;
+	uint64		kb = npages * (BLCKSZ / 1024);
+
+	if (undo_max_size < 0 || kb * 100 < (uint64) undo_max_size * 70)
+		told = false;
+	else if (!told && kb * 100 >= (uint64) undo_max_size * 80)
+	{
+		told = true;
+		ereport(WARNING,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("undo takes " UINT64_FORMAT " kB of the %d kB that zheap.max_undo_size allows",
+						kb, undo_max_size),
+				 errhint("View pg_stat_zheap_undo_holders names what keeps it.")));
+	}
+}
+
 static void
 launcher_exit(int code, Datum arg)
 {
@@ -488,6 +520,7 @@ launcher_round(void)
 
 	undo_discard_pass(false, &result);
 	warn_of_old_rollback(result.oldest_unapplied);
+	warn_of_limit(result.retained);
 	if (undo_survey_round(&result))
 		start_workers(&result);
 	/* files that the pass has read: no end of transaction closes them */

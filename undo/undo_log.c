@@ -38,6 +38,7 @@
 
 int			undo_log_rest_size = 4096;
 int			undo_max_size = -1;
+int			undo_xact_limit = -1;
 
 bool		undo_room_wanted = false;
 
@@ -408,6 +409,16 @@ create_log(char persistence, UndoLogNumber number)
 	UnlockReleaseBuffer(global);
 }
 
+/* For views: the log is ours, and all that is written from now on. */
+static void
+note_owner(UndoLogShared *log)
+{
+	log->bytes_at_attach = pg_atomic_read_u64(&log->bytes_written);
+	log->records_at_attach = pg_atomic_read_u64(&log->records);
+	log->tables = 0;
+	pg_atomic_write_u32(&log->owner_pid, MyProcPid);
+}
+
 /* Take a log that is in this state, FREE or RESTING. */
 static bool
 try_attach(char persistence, UndoLogNumber number, uint32 from)
@@ -420,7 +431,7 @@ try_attach(char persistence, UndoLogNumber number, uint32 from)
 		!pg_atomic_compare_exchange_u32(&log->state, &expected,
 										UNDO_LOG_ATTACHED))
 		return false;
-	pg_atomic_write_u32(&log->owner_pid, MyProcPid);
+	note_owner(log);
 	UNDO_POINT("attached");
 	return true;
 }
@@ -447,7 +458,7 @@ attach_new(char persistence)
 			continue;
 		create_log(persistence, i);
 		UNDO_POINT("log-created");
-		pg_atomic_write_u32(&log->owner_pid, MyProcPid);
+		note_owner(log);
 		pg_atomic_write_u32(&log->state, UNDO_LOG_ATTACHED);
 		if (pg_atomic_read_u32(count) < i + 1)
 			pg_atomic_write_u32(count, i + 1);
@@ -684,14 +695,16 @@ pin_control(char persistence, UndoLogNumber number)
 /*
  * One page more is kept.  The sum is what the launcher's last pass counted
  * and the switches since: good enough to tell whether it is worth counting.
+ * What the transaction has written is looked at after each page.
  */
 static void
 note_growth(void)
 {
 	uint64		npages = pg_atomic_add_fetch_u64(&UndoShmem->retained, 1);
 
-	if (undo_max_size >= 0 &&
-		npages * (BLCKSZ / 1024) > (uint64) undo_max_size)
+	if (undo_xact_limit >= 0 ||
+		(undo_max_size >= 0 &&
+		 npages * (BLCKSZ / 1024) > (uint64) undo_max_size))
 		undo_room_wanted = true;
 }
 

@@ -56,7 +56,12 @@ typedef struct UndoLogShared
 	pg_atomic_uint32 owner_pid; /* attached backend, for views */
 	/* launcher: oldest page that may hold an unapplied aborted run */
 	pg_atomic_uint32 pending;	/* block; InvalidBlockNumber: none known */
-	pg_atomic_uint64 bytes_written; /* statistics */
+	/* statistics, written by the attached backend */
+	pg_atomic_uint64 bytes_written;
+	pg_atomic_uint64 records;
+	uint64		bytes_at_attach;	/* when it was attached */
+	uint64		records_at_attach;
+	uint32		tables;			/* that its transaction has written */
 } UndoLogShared;
 
 #define UndoLogHead(block, off)		((((uint64) (block)) << 16) | (uint64) (off))
@@ -105,6 +110,7 @@ extern UndoShared *UndoShmem;
 /* settings */
 extern int	undo_log_rest_size; /* kB: a log above this rests */
 extern int	undo_max_size;		/* kB of undo that may be kept; -1: any */
+extern int	undo_xact_limit;	/* kB that a transaction may write; -1: any */
 
 /*
  * undo_horizons.c: raise the published horizons, lower values are ignored; set

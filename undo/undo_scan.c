@@ -206,6 +206,32 @@ undo_scan_forget(UndoLogScan *scan)
 	scan->moved = false;
 	scan->empty = false;
 	scan->nranges = 0;
+	scan->nmarks = 0;
+}
+
+/*
+ * The page at the cursor is full.  When there is no room for another mark two
+ * and two are joined.
+ */
+static void
+note_page(UndoLogScan *scan, Fxid max_fxid)
+{
+	UndoScanMark *last = scan->nmarks == 0 ? NULL :
+		&scan->marks[scan->nmarks - 1];
+
+	if (last != NULL && max_fxid <= last->last)
+	{
+		last->end_seq = scan->cursor.seq;
+		return;
+	}
+	if (scan->nmarks == UNDO_SCAN_MARKS)
+	{
+		scan->nmarks /= 2;
+		for (int i = 0; i < scan->nmarks; i++)
+			scan->marks[i] = scan->marks[2 * i + 1];
+	}
+	scan->marks[scan->nmarks].end_seq = scan->cursor.seq;
+	scan->marks[scan->nmarks++].last = max_fxid;
 }
 
 /*
@@ -477,6 +503,7 @@ start_at_head(const UndoLogRef *ref, UndoLogScan *scan, uint64 head)
 	scan->head.seq = UndoPageGetOpaque(page.data)->seq;
 	scan->cursor = scan->head;
 	scan->nranges = 0;
+	scan->nmarks = 0;
 	scan->moved = false;
 	scan->started = true;
 	return true;
@@ -606,6 +633,7 @@ scan_log_once(const UndoLogRef *ref, UndoLogScan *scan,
 				   first_offset(scan, &scan->cursor), context, &findings);
 		if (!undo_scan_is_final(&findings))
 			add_open_page(scan, &scan->cursor, &findings);
+		note_page(scan, findings.max_fxid);
 		undo_scan_step(&scan->cursor, page.data);
 	}
 

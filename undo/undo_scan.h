@@ -54,6 +54,18 @@ typedef struct UndoRangeArray
 	int			max;
 } UndoRangeArray;
 
+/*
+ * Pages up to one with this sequence number that the head can pass when the
+ * horizon has passed "last": the latest writer on them or on one before.
+ */
+typedef struct UndoScanMark
+{
+	uint64		end_seq;
+	Fxid		last;
+} UndoScanMark;
+
+#define UNDO_SCAN_MARKS		32
+
 /* what this process knows of a log */
 typedef struct UndoLogScan
 {
@@ -72,6 +84,9 @@ typedef struct UndoLogScan
 	UndoRangeArray room;		/* where they are */
 	UndoRangeArray spare;		/* where they were before the last scan */
 	uint32		turn;			/* of mixed ranges */
+	/* of the pages before the cursor, for views */
+	int			nmarks;
+	UndoScanMark marks[UNDO_SCAN_MARKS];
 } UndoLogScan;
 
 typedef struct UndoLogRef
@@ -118,7 +133,8 @@ extern bool undo_scan_log(const UndoLogRef *ref, UndoLogScan *scan,
  * repaired in *pos.
  */
 extern bool undo_scan_copy_page(const UndoLogRef *ref,
-								const UndoLogScan *scan, UndoPagePos *pos, Page page);
+								const UndoLogScan *scan, UndoPagePos *pos,
+								Page page);
 
 extern void undo_scan_step(UndoPagePos *pos, Page page);
 

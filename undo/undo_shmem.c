@@ -20,7 +20,7 @@
 /*
  * The arrays have room for more logs than are ever made: a standby takes all
  * logs of its primary, whose settings may be higher, and which makes them
- * while the standby runs.  Room for one takes about 50 bytes.
+ * while the standby runs.  Room for one takes about 100 bytes.
  */
 #define UNDO_LOG_SLACK		64
 #define UNDO_LOG_ROOM		16384
@@ -126,6 +126,7 @@ init_log(UndoLogShared *log)
 	pg_atomic_init_u32(&log->owner_pid, 0);
 	pg_atomic_init_u32(&log->pending, InvalidBlockNumber);
 	pg_atomic_init_u64(&log->bytes_written, 0);
+	pg_atomic_init_u64(&log->records, 0);
 }
 
 void

@@ -44,6 +44,7 @@
 #include "undo/undo.h"
 #include "undo/undo_debug.h"
 #include "undo/undo_log.h"
+#include "undo/undo_stat.h"
 #include "undo/undo_worker.h"
 
 /* setting */
@@ -79,6 +80,8 @@ typedef struct FailedRun
 static FailedRun failed_runs[MAX_FAILURES];
 static int	nfailed = 0;
 static UndoRecPtr current_run = InvalidUndoRecPtr;
+static Fxid current_writer;
+static Oid	current_reloid;
 static char current_persistence;
 
 /*
@@ -298,6 +301,25 @@ run_is_still_there(char persistence, UndoRecPtr urp, const UndoEntry *run,
 	return result;
 }
 
+/* What pg_stat_activity shows as our query. */
+static void
+report_activity(Relation rel, Fxid fxid)
+{
+	static Fxid told_fxid = InvalidFxid;
+	static Oid	told_reloid = InvalidOid;
+	char text[	NAMEDATALEN + 100];
+
+	if (MyBgworkerEntry == NULL ||
+		(fxid == told_fxid && RelationGetRelid(rel) == told_reloid))
+		return;
+	told_fxid = fxid;
+	told_reloid = RelationGetRelid(rel);
+	snprintf(text, sizeof(text),
+			 "rolling back transaction " UINT64_FORMAT " in table \"%s\"",
+			 fxid, RelationGetRelationName(rel));
+	pgstat_report_activity(STATE_RUNNING, text);
+}
+
 /*
  * Roll back the pages of one run.  Throws what the client throws; current_run
  * tells the catcher which run it was.
@@ -309,6 +331,7 @@ roll_back_run(Batch *batch, char persistence, UndoRecPtr urp,
 {
 	FailedRun  *failed = find_failed(persistence, urp);
 	BlockNumber end;
+	uint32		npages = 0;
 
 	Assert(run->kind == UNDO_KIND_RUN && OidIsValid(MyDatabaseId));
 	if (failed != NULL && GetCurrentTimestamp() < failed->not_before)
@@ -327,11 +350,18 @@ roll_back_run(Batch *batch, char persistence, UndoRecPtr urp,
 
 	open_batch_relation(batch, run->reloid);
 	if (batch->locked_out)
+	{
+		undo_stat_report_run(run->fxid, run->dboid, run->reloid,
+							 UNDO_ROLLBACK_LOCKED_OUT, 0, NULL);
 		return RUN_LATER;
+	}
 	if (batch->rel != NULL)
 	{
 		current_run = urp;
+		current_writer = run->fxid;
+		current_reloid = run->reloid;
 		current_persistence = persistence;
+		report_activity(batch->rel, run->fxid);
 		qsort(blocks, nblocks, sizeof(BlockNumber), compare_blocks);
 		end = RelationGetNumberOfBlocks(batch->rel);
 		for (int i = 0; i < nblocks; i++)
@@ -342,9 +372,12 @@ roll_back_run(Batch *batch, char persistence, UndoRecPtr urp,
 				break;			/* truncated away */
 			CHECK_FOR_INTERRUPTS();
 			undo_apply_page(batch->rel, blocks[i]);
+			npages++;
 		}
 		current_run = InvalidUndoRecPtr;
 	}
+	undo_stat_report_run(run->fxid, run->dboid, run->reloid,
+						 UNDO_ROLLBACK_RUNNING, npages, NULL);
 	if (failed != NULL)
 		forget_failed(failed);
 	return RUN_DONE;
@@ -504,6 +537,10 @@ worker_recover(MemoryContext context)
 		if (current_run != InvalidUndoRecPtr)
 		{
 			remember_failed(current_persistence, current_run);
+			undo_stat_report_run(current_writer, MyDatabaseId, current_reloid,
+								 UNDO_ROLLBACK_FAILED, 0,
+								 error->message ? error->message :
+								 "unknown error");
 			ereport(WARNING,
 					(errcode(error->sqlerrcode),
 					 errmsg("could not roll back undo run " UndoRecPtrFormat ": %s",

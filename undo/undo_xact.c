@@ -20,6 +20,7 @@
 
 #include "undo/undo_debug.h"
 #include "undo/undo_attach.h"
+#include "undo/undo_stat.h"
 
 #define MAX_FOREGROUND_PAGES	UNDO_KNOB("foreground-pages", 64, 1, 64)
 #define FOREGROUND_BYTES		UNDO_KNOB("foreground-bytes", PG_INT32_MAX, 100, 100000)
@@ -176,7 +177,7 @@ undo_xact_remember(UndoInsertion *ins, uint16 bytes)
 
 /* Roll back, as far as limits allow, pages [first_page..) and runs of them. */
 static void
-rollback_from(int first_page, int first_run, bool overflow)
+rollback_from(int first_page, int first_run, bool overflow, uint64 bytes)
 {
 	UndoTouchedPage *batch = pages + first_page;
 	int			n = npages - first_page;
@@ -206,9 +207,15 @@ rollback_from(int first_page, int first_run, bool overflow)
 	if (overflow)
 		undo_log_wake_launcher();
 	else if (n > ntemp)
-		undo_apply_foreground(batch + ntemp, n - ntemp,
-							  runs + first_run, nbatch_runs,
-							  !IsUnderPostmaster);
+	{
+		undo_stat_report_foreground(U64FromFullTransactionId(GetTopFullTransactionIdIfAny()),
+									bytes);
+		if (undo_apply_foreground(batch + ntemp, n - ntemp,
+								  runs + first_run, nbatch_runs,
+								  !IsUnderPostmaster))
+			undo_stat_add(UNDO_COUNT_FOREGROUND, 1);
+		undo_stat_report_foreground(InvalidFxid, 0);
+	}
 	undo_xact_in_abort = false;
 }
 
@@ -219,15 +226,19 @@ rollback_levels(int level)
 	int			first_page = npages;
 	int			first_run = nruns;
 	bool		overflow = false;
+	uint64		bytes = 0;
 
 	while (nlevels > 0 && levels[nlevels - 1].nest_level >= level)
+	{
 		overflow |= levels[--nlevels].overflow;
+		bytes += levels[nlevels].bytes;
+	}
 	while (first_page > 0 && pages[first_page - 1].nest_level >= level)
 		first_page--;
 	while (first_run > 0 && runs[first_run - 1].nest_level >= level)
 		first_run--;
 	if (first_page < npages || overflow)
-		rollback_from(first_page, first_run, overflow);
+		rollback_from(first_page, first_run, overflow, bytes);
 }
 
 /*
@@ -341,6 +352,11 @@ undo_xact_define_settings(void)
 							"-1 means no limit. Rollback is never refused.",
 							&undo_max_size, -1, -1, MAX_KILOBYTES,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
+	DefineCustomIntVariable("zheap.transaction_undo_limit",
+							"Limits the undo that a transaction may write.",
+							"-1 means no limit. Undo of temporary tables does not count.",
+							&undo_xact_limit, -1, -1, MAX_KILOBYTES,
+							PGC_SUSET, GUC_UNIT_KB, NULL, NULL, NULL);
 	DefineCustomIntVariable("zheap.rollback_foreground_size",
 							"Undo up to which an aborting session rolls back by itself.",
 							"Larger transactions are rolled back by background workers.",

@@ -180,6 +180,7 @@ toy_shmem_request(void)
 	if (prev_request)
 		prev_request();
 	undo_shmem_request();
+	undo_stat_shmem_request();
 	RequestAddinShmemSpace(MAXALIGN(sizeof(ToyShared)));
 	RequestNamedLWLockTranche("undo_toy", 1);
 }
@@ -192,6 +193,7 @@ toy_shmem_startup(void)
 	if (prev_startup)
 		prev_startup();
 	undo_shmem_startup();
+	undo_stat_shmem_startup();
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	toy_shared = ShmemInitStruct("undo_toy", sizeof(ToyShared), &found);
 	if (!found)

@@ -407,6 +407,8 @@ rollback_batch(Relation rel, Buffer buffer, const UndoHorizons *hz)
 	/* aborted changes were visible to no snapshot: no conflict */
 	undo_record_reader_close(&reader);
 	zheap_delta_finish(delta, InvalidFxid);
+	if (done)
+		undo_stat_count_rollback_page();
 	UNDO_POINT("page-rolled-back");
 	pfree(delta);
 	return !done;

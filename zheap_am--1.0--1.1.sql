@@ -1,0 +1,112 @@
+/* zheap_am--1.0--1.1.sql */
+
+-- complain if script is sourced in psql, rather than via ALTER EXTENSION
+\echo Use "ALTER EXTENSION zheap_am UPDATE TO '1.1'" to load this file. \quit
+
+-- Views keep the columns they had; what is new comes after them.
+
+CREATE FUNCTION pg_stat_get_zheap_undo_logs(
+  OUT log integer, OUT persistence text, OUT state text, OUT pid integer,
+  OUT head text, OUT tail text, OUT used_blocks bigint,
+  OUT retained_bytes bigint, OUT bytes_written bigint, OUT records bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_zheap_undo_logs'
+LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
+
+CREATE OR REPLACE VIEW pg_stat_zheap_undo AS
+  SELECT * FROM pg_stat_get_zheap_undo_logs();
+COMMENT ON VIEW pg_stat_zheap_undo IS
+  'one row per undo log; what was written since the server started';
+
+CREATE FUNCTION pg_stat_get_zheap_undo_totals(
+  OUT records bigint, OUT bytes_written bigint, OUT bytes_discarded bigint,
+  OUT rollbacks_foreground bigint, OUT rollbacks_background bigint,
+  OUT pages_rolled_back_foreground bigint,
+  OUT pages_rolled_back_background bigint,
+  OUT pages_rolled_back_by_visitors bigint,
+  OUT discard_passes bigint, OUT last_discard_pass timestamptz,
+  OUT horizon xid8, OUT kept_by text[], OUT stats_reset timestamptz)
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
+
+CREATE VIEW pg_stat_zheap_undo_totals AS
+  SELECT * FROM pg_stat_get_zheap_undo_totals();
+COMMENT ON VIEW pg_stat_zheap_undo_totals IS
+  'undo written, discarded and rolled back in all logs, and what the last discard pass left undo for';
+
+CREATE FUNCTION pg_stat_get_zheap_undo_holders(
+  OUT kind text, OUT pid integer, OUT name text, OUT oldest_xid xid8,
+  OUT age bigint, OUT bytes bigint, OUT held_bytes bigint, OUT writer boolean)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pg_zheap_undo_holders'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+CREATE OR REPLACE VIEW pg_stat_zheap_undo_holders AS
+  SELECT h.kind, h.pid, h.name, h.oldest_xid, h.age, a.datname, a.usename,
+    a.application_name, a.backend_type, a.state, a.xact_start, a.query_id,
+    h.bytes, h.held_bytes
+  FROM pg_stat_get_zheap_undo_holders() h
+    LEFT JOIN pg_catalog.pg_stat_activity a USING (pid)
+  ORDER BY h.bytes DESC, h.held_bytes DESC, h.oldest_xid, h.writer DESC;
+COMMENT ON VIEW pg_stat_zheap_undo_holders IS
+  'what keeps undo from being discarded, and how much goes when it ends';
+
+CREATE FUNCTION pg_stat_get_zheap_xacts(
+  OUT pid integer, OUT xid xid8, OUT undo_bytes bigint,
+  OUT undo_records bigint, OUT tables integer, OUT subxacts integer,
+  OUT subxacts_overflowed boolean)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+CREATE VIEW pg_stat_zheap_xacts AS
+  SELECT x.pid, a.datname, a.usename, a.application_name, a.state, x.xid,
+    a.xact_start, x.undo_bytes, x.undo_records, x.tables, x.subxacts,
+    x.subxacts_overflowed, a.query_id
+  FROM pg_stat_get_zheap_xacts() x
+    LEFT JOIN pg_catalog.pg_stat_activity a USING (pid)
+  ORDER BY x.undo_bytes DESC;
+COMMENT ON VIEW pg_stat_zheap_xacts IS
+  'running transactions that have written undo, and how much';
+
+CREATE FUNCTION pg_stat_get_zheap_rollbacks(
+  OUT pid integer, OUT datid oid, OUT xid xid8, OUT phase text, OUT relid oid,
+  OUT undo_bytes_total bigint, OUT undo_bytes_done bigint,
+  OUT table_pages bigint, OUT failed_attempts integer, OUT last_error text,
+  OUT last_error_time timestamptz, OUT started timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+CREATE VIEW pg_stat_progress_zheap_rollback AS
+  SELECT r.pid, r.datid, d.datname, r.xid, r.phase, r.relid,
+    r.undo_bytes_total, r.undo_bytes_done, r.table_pages, r.failed_attempts,
+    r.last_error, r.last_error_time, r.started
+  FROM pg_stat_get_zheap_rollbacks() r
+    LEFT JOIN pg_catalog.pg_database d ON d.oid = r.datid
+  ORDER BY r.xid;
+COMMENT ON VIEW pg_stat_progress_zheap_rollback IS
+  'aborted transactions that are not rolled back yet, and how far they are';
+
+CREATE FUNCTION pg_zheap_reset_stats()
+RETURNS void
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pg_zheap_reset_stats() IS
+  'sets all counters of zheap_am to zero';
+
+REVOKE EXECUTE ON FUNCTION pg_stat_get_zheap_undo_logs() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION pg_stat_get_zheap_undo_totals() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION pg_stat_get_zheap_undo_holders() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION pg_stat_get_zheap_xacts() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION pg_stat_get_zheap_rollbacks() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION pg_zheap_reset_stats() FROM PUBLIC;
+
+GRANT EXECUTE ON FUNCTION pg_stat_get_zheap_undo_logs() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pg_stat_get_zheap_undo_totals() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pg_stat_get_zheap_undo_holders() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pg_stat_get_zheap_xacts() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pg_stat_get_zheap_rollbacks() TO pg_monitor;
+GRANT SELECT ON pg_stat_zheap_undo_totals TO pg_monitor;
+GRANT SELECT ON pg_stat_zheap_xacts TO pg_monitor;
+GRANT SELECT ON pg_stat_progress_zheap_rollback TO pg_monitor;
