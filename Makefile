@@ -7,7 +7,8 @@
 #                      starts throw-away clusters and runs every suite
 #   make demo          pgbench on heap and on zheap side by side
 #   make core-suites   PostgreSQL's own regression and isolation tests on zheap
-#                      (core-suites-parallel, -wal, -minimal: other settings)
+#                      (core-suites-parallel, -wal, -minimal, -logical:
+#                      other settings)
 #   make bench         measures heap beside zheap: bench/README.md
 #   make check-layers  no object may use one that stands to its right in OBJS,
 #                      no file include a header of a later folder
@@ -88,6 +89,7 @@ OBJS = \
 	zheap/read/zheap_scan_chosen.o \
 	zheap/read/zheap_scan_compat.o \
 	zheap/read/zheap_index_fetch.o \
+	zheap/decode/zheap_decode.o \
 	zheap/zheap_index_build.o \
 	zheap/zheap_vacuum.o \
 	zheap/zheap_rewrite.o \
@@ -97,7 +99,6 @@ OBJS = \
 	inspect/zheap_check_page.o \
 	inspect/zheap_check.o \
 	guard/zheap_guard.o \
-	guard/zheap_publication.o \
 	guard/zheap_ddl.o \
 	zheap_am.o
 
@@ -116,7 +117,7 @@ PG_CFLAGS = -Wall -Wextra $(WERROR) -Wno-unused-parameter \
 PG_CONFIG = pg_config
 
 # These look for a server themselves and need none to start with.
-CORE_MODES = parallel wal minimal
+CORE_MODES = parallel wal minimal logical
 TOOLS = check chaos planted demo soak bench bench-quick core-suites \
 	$(CORE_MODES:%=core-suites-%)
 .PHONY: $(TOOLS) check-layers print-tests

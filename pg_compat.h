@@ -79,6 +79,9 @@
 /* the executor drives the bitmap */
 #define COMPAT_BITMAP_SCAN
 
+/* compat/reorder_buffer.h: names of functions */
+#define COMPAT_GET_CHANGE
+
 #endif
 
 /* ----------------------------------------------------------------
@@ -109,6 +112,9 @@
 
 /* tuple slots aren't asked whose row they hold */
 #define COMPAT_NO_CURRENT_XACT_TUPLE
+
+/* compat/reorder_buffer.h: tuples of changes */
+#define COMPAT_TUPLE_BUF
 
 /* wait events have no names */
 #define WaitEventExtensionNew(name)		((void) (name), PG_WAIT_EXTENSION)
@@ -188,6 +194,9 @@ typedef bool TU_UpdateIndexes;
 /* databases only */
 #define object_ownercheck(class, object, role) \
 	pg_database_ownercheck(object, role)
+
+/* compat/reorder_buffer.h: the table of a change */
+#define COMPAT_RELNODE
 
 #define COMPAT_EXTEND
 #include "compat/extend.h"

@@ -21,7 +21,6 @@
 #include "commands/defrem.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "replication/decode.h"
 #include "storage/bufpage.h"
 #include "storage/ipc.h"
 #include "utils/builtins.h"
@@ -32,6 +31,7 @@
 #include "undo/undo.h"
 #include "undo/undo_debug.h"
 #include "zheap/zheap.h"
+#include "zheap/decode/zheap_decode.h"
 #include "zheap/history/zheap_jump.h"
 
 PG_MODULE_MAGIC;
@@ -87,17 +87,11 @@ rmgr_mask(char *page, BlockNumber blkno)
 		zheap_page_mask(page, blkno);
 }
 
-/*
- * Nothing is decoded.  Without this routine core would note the xid of each
- * record, those of rollbacks of finished transactions too.
- */
 static void
 rmgr_decode(LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
 {
-	uint8		op = XLogRecGetInfo(buf->record) & ~XLR_INFO_MASK;
-
-	if (op >= XLOG_ZHEAP_INSERT && op <= XLOG_ZHEAP_DELETE)
-		zheap_publication_passed_over(ctx, buf);
+	if (!RecordIsUndo(XLogRecGetInfo(buf->record)))
+		zheap_decode(ctx, buf);
 }
 
 static const RmgrData zheap_rmgr = {
@@ -336,5 +330,5 @@ Datum
 zheap_handler(PG_FUNCTION_ARGS)
 {
 	zheap_guard_process();
-	PG_RETURN_POINTER(zheap_publication_methods(&zheap_methods));
+	PG_RETURN_POINTER(&zheap_methods);
 }

@@ -4,10 +4,9 @@
  *	  Commands that would make a table of access method zheap into something
  *	  that it cannot be, and scripts of extensions.
  *
- * A table with option user_catalog_table is refused, or one that would be
- * published (zheap_publication.c).  Only core knows which tables a command
- * creates or alters; it tells the object access hook, and they are looked at
- * when the command is done.
+ * A table with option user_catalog_table is refused.  Only core knows which
+ * tables a command creates or alters; it tells the object access hook, and
+ * they are looked at when the command is done.
  *
  * Tables that the script of an extension creates without naming an access
  * method become heap tables, whatever default_table_access_method says:
@@ -26,7 +25,6 @@
 #include "access/relation.h"
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
@@ -45,7 +43,6 @@
 typedef struct Touched
 {
 	List	   *tables;			/* OIDs */
-	List	   *created;		/* those that are new */
 	MemoryContext context;
 } Touched;
 
@@ -75,8 +72,6 @@ ddl_object_access(ObjectAccessType access, Oid class_id, Oid object_id,
 		MemoryContext old = MemoryContextSwitchTo(touched->context);
 
 		touched->tables = list_append_unique_oid(touched->tables, object_id);
-		if (access == OAT_POST_CREATE)
-			touched->created = lappend_oid(touched->created, object_id);
 		MemoryContextSwitchTo(old);
 	}
 }
@@ -98,29 +93,9 @@ command_counts(Node *stmt)
 	}
 }
 
-/* the table to which ALTER TABLE will give our access method, or InvalidOid */
-static Oid
-table_to_become_ours(Node *stmt)
-{
-	AlterTableStmt *alter = (AlterTableStmt *) stmt;
-	ListCell   *lc;
-
-	if (!IsA(stmt, AlterTableStmt))
-		return InvalidOid;
-	foreach(lc, alter->cmds)
-	{
-		AlterTableCmd *cmd = (AlterTableCmd *) lfirst(lc);
-
-		if (cmd->subtype == AT_SetAccessMethod && cmd->name != NULL &&
-			strcmp(cmd->name, "zheap") == 0)
-			return RangeVarGetRelid(alter->relation, NoLock, true);
-	}
-	return InvalidOid;
-}
-
 /* The command is done; its locks are still held. */
 static void
-check_touched(const List *tables, const List *warn)
+check_touched(const List *tables)
 {
 	Oid			zheap = get_table_am_oid("zheap", true);
 	ListCell   *lc;
@@ -141,12 +116,6 @@ check_touched(const List *tables, const List *warn)
 							RelationGetRelationName(rel)),
 					 errdetail("Logical decoding has no snapshots that a zheap table could be read with."),
 					 errhint("Reset storage parameter user_catalog_table, or use access method heap.")));
-		if (rel->rd_rel->relam == zheap ||
-			rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-			zheap_publication_check_table(RelationGetRelid(rel), false);
-		if (rel->rd_rel->relam == zheap &&
-			list_member_oid(warn, RelationGetRelid(rel)))
-			zheap_publication_warn(rel);
 		relation_close(rel, NoLock);
 	}
 }
@@ -204,8 +173,7 @@ ddl_process_utility(PlannedStmt *pstmt, const char *queryString,
 {
 	Node	   *stmt = pstmt->utilityStmt;
 	Touched    *outer = touched;
-	Touched		mine = {NIL, NIL, CurrentMemoryContext};
-	Oid			becomes_ours;
+	Touched		mine = {NIL, CurrentMemoryContext};
 	bool		goes_on =
 		IsInTransactionBlock(context == PROCESS_UTILITY_TOPLEVEL);
 	int			script;
@@ -217,18 +185,9 @@ ddl_process_utility(PlannedStmt *pstmt, const char *queryString,
 							 queryEnv, dest, qc);
 		if (script != 0)
 			AtEOXact_GUC(true, script);
-		zheap_publication_check_command(stmt);
 		if (IsA(stmt, AlterTableMoveAllStmt) && goes_on)
 			zheap_tablespace_rebuild_indexes();
 		return;
-	}
-
-	/* not only when the table has been rewritten */
-	becomes_ours = table_to_become_ours(stmt);
-	if (OidIsValid(becomes_ours))
-	{
-		zheap_publication_check_table(becomes_ours, true);
-		mine.created = list_make1_oid(becomes_ours);
 	}
 
 	touched = &mine;
@@ -242,9 +201,8 @@ ddl_process_utility(PlannedStmt *pstmt, const char *queryString,
 		touched = outer;
 	}
 	PG_END_TRY();
-	check_touched(mine.tables, mine.created);
+	check_touched(mine.tables);
 	list_free(mine.tables);
-	list_free(mine.created);
 	if (IsA(stmt, AlterTableStmt) && goes_on)
 		zheap_tablespace_rebuild_indexes();
 }

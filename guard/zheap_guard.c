@@ -15,8 +15,7 @@
  * away from zheap tables: when its copy takes their place, and, if it can be
  * told then, before it has begun to copy.
  *
- * pglogical decodes the tables of its replication sets, which cannot be done
- * with zheap tables yet, and its workers apply changes by heap's functions.
+ * Workers of pglogical apply changes by heap's functions.
  *
  * The function manager's hook lets us stand before them: a guard looks at the
  * argument and refuses, or calls the function.
@@ -25,20 +24,16 @@
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
-#include "access/table.h"
 #include "access/tableam.h"
 #include "access/transam.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
-#include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "fmgr.h"
 #include "postmaster/bgworker.h"
 #include "storage/bufpage.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -54,9 +49,7 @@ typedef enum GuardedArgument
 	GUARD_PAGE,					/* the bytes of a page */
 	GUARD_TABLE,				/* a table */
 	GUARD_REPACK_HELPER,		/* pg_repack's table log_OID or table_OID */
-	GUARD_REPACK_SWAP,			/* the table whose copy takes its place */
-	GUARD_REPLICATED_TABLE,		/* the second argument */
-	GUARD_REPLICATED_SCHEMAS	/* names of schemas, the second argument */
+	GUARD_REPACK_SWAP			/* the table whose copy takes its place */
 } GuardedArgument;
 
 typedef struct GuardedFunction
@@ -72,12 +65,9 @@ static GuardedFunction guarded[] = {
 	{"pageinspect", "heap_page_items", GUARD_PAGE, "zheap_page_items", NULL},
 	{"pg_visibility", "pg_check_visible", GUARD_TABLE, "zheap_check", NULL},
 	{"pg_visibility", "pg_check_frozen", GUARD_TABLE, "zheap_check", NULL},
-	{"pg_repack", "repack_disable_autovacuum", GUARD_REPACK_HELPER, NULL, NULL},
-	{"pg_repack", "repack_swap", GUARD_REPACK_SWAP, NULL, NULL},
-	{"pglogical", "pglogical_replication_set_add_table",
-	GUARD_REPLICATED_TABLE, NULL, NULL},
-	{"pglogical", "pglogical_replication_set_add_all_tables",
-	GUARD_REPLICATED_SCHEMAS, NULL, NULL}
+	{"pg_repack", "repack_disable_autovacuum", GUARD_REPACK_HELPER, NULL,
+	NULL},
+	{"pg_repack", "repack_swap", GUARD_REPACK_SWAP, NULL, NULL}
 };
 
 static needs_fmgr_hook_type prev_needs_fmgr_hook = NULL;
@@ -151,7 +141,8 @@ table_is_ours(Oid table)
 
 	if (HeapTupleIsValid(tuple))
 	{
-		char	   *am = get_am_name(((Form_pg_class) GETSTRUCT(tuple))->relam);
+		char	   *am =
+			get_am_name(((Form_pg_class) GETSTRUCT(tuple))->relam);
 
 		ours = am != NULL && strcmp(am, "zheap") == 0;
 		ReleaseSysCache(tuple);
@@ -240,46 +231,6 @@ check_repack_swap(Oid table)
 		refuse_repack(table);
 }
 
-static void
-refuse_replicated(Oid table)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("pglogical cannot replicate table \"%s\" of access method zheap",
-					get_rel_name(table)),
-			 errdetail("Changes of zheap tables are not decoded yet: subscribers would miss them."),
-			 errhint("Use access method heap for the table, or leave it out of replication sets.")));
-}
-
-/* all tables of the schemas are to be replicated */
-static void
-check_replicated_schemas(ArrayType *schemas)
-{
-	Relation	rel = table_open(RelationRelationId, AccessShareLock);
-	TableScanDesc scan = table_beginscan_catalog(rel, 0, NULL);
-	Datum	   *names;
-	int			nnames;
-	HeapTuple	tuple;
-
-	deconstruct_array(schemas, TEXTOID, -1, false, TYPALIGN_INT, &names, NULL,
-					  &nnames);
-	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
-	{
-		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
-
-		if (form->relkind != RELKIND_RELATION ||
-			form->relpersistence != RELPERSISTENCE_PERMANENT ||
-			!table_is_ours(form->oid))
-			continue;
-		for (int i = 0; i < nnames; i++)
-			if (get_namespace_oid(TextDatumGetCString(names[i]), true) ==
-				form->relnamespace)
-				refuse_replicated(form->oid);
-	}
-	table_endscan(scan);
-	table_close(rel, AccessShareLock);
-}
-
 /* called in place of the function */
 static Datum
 guard(PG_FUNCTION_ARGS)
@@ -305,14 +256,6 @@ guard(PG_FUNCTION_ARGS)
 			break;
 		case GUARD_REPACK_SWAP:
 			check_repack_swap(PG_GETARG_OID(0));
-			break;
-		case GUARD_REPLICATED_TABLE:
-			if (!PG_ARGISNULL(1) && table_is_ours(PG_GETARG_OID(1)))
-				refuse_replicated(PG_GETARG_OID(1));
-			break;
-		case GUARD_REPLICATED_SCHEMAS:
-			if (!PG_ARGISNULL(1))
-				check_replicated_schemas(PG_GETARG_ARRAYTYPE_P(1));
 			break;
 	}
 	return g->original(fcinfo);

@@ -53,8 +53,8 @@ form_toasted(Relation rel, const Datum *values, const bool *isnull,
 
 	/*
 	 * Neither heap tuple is ever stored: they only carry values.  Logical
-	 * decoding isn't given the row, so it must not be given the chunks: it
-	 * would keep them for the transaction's next change of another table.
+	 * decoding keeps the chunks for the row, which is the next one it is
+	 * given in the transaction, but for more rows of a multi-insert.
 	 */
 	newtup = heap_form_tuple(desc, (Datum *) values, (bool *) isnull);
 	newtup->t_tableOid = RelationGetRelid(rel);
@@ -66,8 +66,7 @@ form_toasted(Relation rel, const Datum *values, const bool *isnull,
 		oldtup->t_tableOid = RelationGetRelid(rel);
 	}
 
-	toasted = heap_toast_insert_or_update(rel, newtup, oldtup,
-										  options | HEAP_INSERT_NO_LOGICAL);
+	toasted = heap_toast_insert_or_update(rel, newtup, oldtup, options);
 	heap_deform_tuple(toasted, desc, tvalues, tisnull);
 	result = zheap_tuple_form(desc, tvalues, tisnull);
 

@@ -1,0 +1,279 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_decode.c
+ *	  Logical decoding: changes of rows become heap tuples in core's reorder
+ *	  buffer, in which they are indistinguishable from those of heap tables.
+ *
+ * Nothing is known here but the record: no table, no column, no undo.  What
+ * decoding needs is in the logical part (zheap_xlog_logical.h); a record
+ * without one isn't decoded.  Rollbacks, pruning, spilling and freezing have
+ * none.
+ *
+ * Subtransactions, streaming, spilling to disk, prepared transactions and
+ * TRUNCATE are core's.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "replication/snapbuild.h"
+
+#include "compat/reorder_buffer.h"
+#include "zheap/decode/zheap_decode.h"
+#include "zheap/write/zheap_xlog_change.h"
+#include "zheap/write/zheap_xlog_insert.h"
+#include "zheap/write/zheap_xlog_logical.h"
+
+/* a record being decoded */
+typedef struct Decoding
+{
+	LogicalDecodingContext *ctx;
+	XLogRecordBuffer *buf;
+	XLogReaderState *record;
+	RelFileLocator locator;		/* of the table */
+} Decoding;
+
+/* ----------------------------------------------------------------
+ *	changes
+ * ----------------------------------------------------------------
+ */
+
+static ReorderBufferChange *
+new_change(const Decoding *d, enum ReorderBufferChangeType action)
+{
+	ReorderBufferChange *change = ReorderBufferAllocChange(d->ctx->reorder);
+
+	change->action = action;
+	change->origin_id = XLogRecGetOrigin(d->record);
+	change->data.tp.rlocator = d->locator;
+	change->data.tp.clear_toast_afterwards = true;
+	return change;
+}
+
+static void
+queue_change(const Decoding *d, ReorderBufferChange *change, bool chunk)
+{
+	ReorderBufferQueueChange(d->ctx->reorder, XLogRecGetXid(d->record),
+							 d->buf->origptr, change, chunk);
+}
+
+static ChangeTuple
+make_tuple(const Decoding *d, const ZHeapRow *row)
+{
+	ChangeTuple result =
+		ReorderBufferAllocTupleBuf(d->ctx->reorder,
+								   row->len - SizeofHeapTupleHeader);
+	HeapTuple	tuple = ChangeTupleHeap(result);
+
+	tuple->t_len = row->len;
+	ItemPointerSetInvalid(&tuple->t_self);
+	tuple->t_tableOid = InvalidOid;
+	zheap_logical_put_heap(row, tuple->t_data);
+	return result;
+}
+
+/* the old row, if it was told; new is the new one as it was logged, or NULL */
+static void
+take_old(const Decoding *d, ZLogicalReader *reader, const char *new,
+		 uint16 newlen, ReorderBufferChange *change)
+{
+	PGAlignedBlock tuple;
+	ZHeapRow	row;
+
+	if ((reader->flags & (ZLOGICAL_OLD | ZLOGICAL_OLD_HEAP)) == 0)
+		return;
+	zheap_logical_read_old(reader, new, newlen, tuple.data, &row);
+	change->data.tp.oldtuple = make_tuple(d, &row);
+}
+
+/* ----------------------------------------------------------------
+ *	records
+ * ----------------------------------------------------------------
+ */
+
+/* INSERT, MULTI_INSERT */
+static void
+decode_insert(const Decoding *d)
+{
+	ZInsertHead head;
+	ZInsertChange rows;
+	PGAlignedBlock data;
+	ZLogicalReader reader;
+	bool		chunk;
+
+	zheap_xlog_insert_unpack(d->record, &head);
+	if (head.logical_len == 0)
+		return;
+	zheap_logical_read(&reader, head.logical, head.logical_len);
+	chunk = (reader.flags & ZLOGICAL_CHUNK) != 0;
+
+	rows.first = head.first;
+	rows.ntuples = head.ntuples;
+	zheap_xlog_insert_rows(d->record, &head, NULL, &rows, data.data, ERROR);
+	for (int i = 0; i < rows.ntuples; i++)
+	{
+		ReorderBufferChange *change;
+		ZHeapRow	row;
+
+		zheap_logical_read_new(&reader, rows.tuple[i], rows.len[i], &row);
+		change = new_change(d, (reader.flags & ZLOGICAL_SPECULATIVE) ?
+							REORDER_BUFFER_CHANGE_INTERNAL_SPEC_INSERT :
+							REORDER_BUFFER_CHANGE_INSERT);
+		change->data.tp.newtuple = make_tuple(d, &row);
+		/* the chunks of all rows of a call come before its first row */
+		change->data.tp.clear_toast_afterwards = i == rows.ntuples - 1 &&
+			(reader.flags & ZLOGICAL_LAST) != 0;
+		queue_change(d, change, chunk);
+	}
+}
+
+/* UPDATE in place: the middle is the whole row */
+static void
+decode_update(const Decoding *d)
+{
+	ZChangeHead head;
+	ZLogicalReader reader;
+	ZHeapRow	row;
+	PGAlignedBlock tuple;
+	ReorderBufferChange *change;
+	Size		size = 0;
+	const char *data;
+	uint16		len;
+
+	zheap_xlog_change_unpack(d->record, &head);
+	if (head.logical_len == 0)
+		return;
+	zheap_logical_read(&reader, head.logical, head.logical_len);
+	data = XLogRecGetBlockData(d->record, 0, &size);
+	if (head.prefix != 0 || (head.flags & ZCHANGE_SAME_NATTS) ||
+		size != head.newmid || size > BLCKSZ - ZHEAP_HEADER_SIZE)
+		elog(ERROR, "WAL record of an update is malformed");
+	zheap_header_put(tuple.data, &head.header);
+	if (size > 0)
+		memcpy(tuple.data + ZHEAP_HEADER_SIZE, data, size);
+	len = ZHEAP_HEADER_SIZE + size;
+
+	change = new_change(d, REORDER_BUFFER_CHANGE_UPDATE);
+	zheap_logical_read_new(&reader, tuple.data, len, &row);
+	change->data.tp.newtuple = make_tuple(d, &row);
+	take_old(d, &reader, tuple.data, len, change);
+	queue_change(d, change, false);
+}
+
+static void
+decode_move(const Decoding *d)
+{
+	ZMoveHead	head;
+	ZLogicalReader reader;
+	ZHeapRow	row;
+	ReorderBufferChange *change;
+	Size		size = 0;
+	const char *tuple;
+
+	zheap_xlog_change_unpack_move(d->record, &head);
+	if (head.logical_len == 0)
+		return;
+	zheap_logical_read(&reader, head.logical, head.logical_len);
+	tuple = XLogRecGetBlockData(d->record,
+								(head.flags & ZMOVE_SAME_PAGE) ? 0 : 1, &size);
+	if (tuple == NULL || (head.flags & ZMOVE_CODED) || size > BLCKSZ)
+		elog(ERROR, "WAL record of a move is malformed");
+
+	change = new_change(d, REORDER_BUFFER_CHANGE_UPDATE);
+	zheap_logical_read_new(&reader, tuple, size, &row);
+	change->data.tp.newtuple = make_tuple(d, &row);
+	take_old(d, &reader, tuple, size, change);
+	queue_change(d, change, false);
+}
+
+static void
+decode_delete(const Decoding *d)
+{
+	ZChangeHead head;
+	ZLogicalReader reader;
+	ReorderBufferChange *change;
+
+	zheap_xlog_change_unpack(d->record, &head);
+	if (head.logical_len == 0)
+		return;
+	zheap_logical_read(&reader, head.logical, head.logical_len);
+	change = new_change(d, REORDER_BUFFER_CHANGE_DELETE);
+	take_old(d, &reader, NULL, 0, change);
+	queue_change(d, change, false);
+}
+
+/* a change of a row, or the end of a speculative insertion that is told? */
+static bool
+is_decoded(XLogReaderState *record)
+{
+	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
+	{
+		case XLOG_ZHEAP_INSERT:
+		case XLOG_ZHEAP_MULTI_INSERT:
+		case XLOG_ZHEAP_UPDATE:
+		case XLOG_ZHEAP_MOVE:
+		case XLOG_ZHEAP_DELETE:
+			return true;
+		case XLOG_ZHEAP_CONFIRM:
+			return XLogRecGetDataLen(record) > SizeOfZHeapConfirm;
+		case XLOG_ZHEAP_DELTA:
+			return XLogRecGetDataLen(record) > SizeOfZHeapDelta;
+	}
+	return false;
+}
+
+/*
+ * Only of records that are decoded is the transaction noted: those of rollbacks
+ * may bear the xid of one that has ended.
+ */
+void
+zheap_decode(LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
+{
+	Decoding	d = {ctx, buf, buf->record};
+	TransactionId xid = XLogRecGetXid(buf->record);
+	SnapBuild  *builder = ctx->snapshot_builder;
+
+	if (!is_decoded(d.record))
+		return;
+	ReorderBufferProcessXid(ctx->reorder, xid, buf->origptr);
+	if (SnapBuildCurrentState(builder) < SNAPBUILD_FULL_SNAPSHOT ||
+		!SnapBuildProcessChange(builder, xid, buf->origptr) ||
+		ctx->fast_forward)
+		return;
+
+	XLogRecGetBlockTag(d.record, 0, &d.locator, NULL, NULL);
+	if (d.locator.dbOid != ctx->slot->data.database ||
+		(ctx->callbacks.filter_by_origin_cb != NULL &&
+		 filter_by_origin_cb_wrapper(ctx, XLogRecGetOrigin(d.record))))
+		return;
+
+	switch (XLogRecGetInfo(d.record) & ~XLR_INFO_MASK)
+	{
+		case XLOG_ZHEAP_INSERT:
+		case XLOG_ZHEAP_MULTI_INSERT:
+			decode_insert(&d);
+			break;
+		case XLOG_ZHEAP_UPDATE:
+			decode_update(&d);
+			break;
+		case XLOG_ZHEAP_MOVE:
+			decode_move(&d);
+			break;
+		case XLOG_ZHEAP_DELETE:
+			decode_delete(&d);
+			break;
+		case XLOG_ZHEAP_CONFIRM:
+			queue_change(&d,
+						 new_change(&d,
+									REORDER_BUFFER_CHANGE_INTERNAL_SPEC_CONFIRM),
+						 false);
+			break;
+		case XLOG_ZHEAP_DELTA:
+			queue_change(&d,
+						 new_change(&d,
+									REORDER_BUFFER_CHANGE_INTERNAL_SPEC_ABORT),
+						 false);
+			break;
+	}
+}
