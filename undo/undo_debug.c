@@ -34,6 +34,7 @@ void		(*undo_debug_roll_back) (void) = NULL;
 static int	debug_points = 0;
 static int	debug_errors = 0;
 static int	debug_crashes = 0;
+static int	debug_no_room = 0;
 static char *debug_keep = NULL;
 
 static pg_prng_state chance;
@@ -112,7 +113,8 @@ undo_debug_point(const char *name, UndoPointKind kind)
 	char		word[64];
 	int			save_errno = errno;
 
-	if (debug_points > 0 && !busy)
+	if ((debug_points > 0 || (debug_no_room > 0 && kind == UNDO_POINT_ROOM)) &&
+		!busy)
 		act_by_chance(name, kind);
 	if (likely(access(POINT_FOLDER, F_OK) != 0))
 	{
@@ -215,15 +217,22 @@ act_idle(void)
 static void
 act_by_chance(const char *name, UndoPointKind kind)
 {
-	bool		may_fail = kind != UNDO_POINT_ANYWHERE && CritSectionCount == 0;
+	bool		may_fail = kind != UNDO_POINT_ANYWHERE &&
+		CritSectionCount == 0;
 
 	if (!chance_is_seeded)
 	{
 		pg_prng_seed(&chance, ((uint64) undo_debug_seed << 32) ^
-					 (uint64) (MyProcNumber == INVALID_PROC_NUMBER ? MyProcPid :
+					 (uint64) (MyProcNumber == INVALID_PROC_NUMBER ?
+							   MyProcPid :
 							   MyProcNumber));
 		chance_is_seeded = true;
 	}
+	if (kind == UNDO_POINT_ROOM && may_fail &&
+		pg_prng_uint32(&chance) % 1000 < (uint32) debug_no_room)
+		ereport(ERROR,
+				(errcode(ERRCODE_DISK_FULL),
+				 errmsg("no room at point \"%s\"", name)));
 	if (debug_crashes > 0 && !AmStartupProcess() &&
 		pg_prng_uint32(&chance) % 1000000 < (uint32) debug_crashes)
 		_exit(2);
@@ -265,6 +274,10 @@ undo_debug_define_settings(void)
 	DefineCustomIntVariable("zheap.debug_errors",
 							"How much of what happens at points is an error, in thousandths.",
 							NULL, &debug_errors, 0, 0, 1000,
+							PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+	DefineCustomIntVariable("zheap.debug_no_room",
+							"How often there is no room where a file or an array grows, in thousandths.",
+							NULL, &debug_no_room, 0, 0, 1000,
 							PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 	DefineCustomIntVariable("zheap.debug_crashes",
 							"How often a process dies at a point, in millionths.",

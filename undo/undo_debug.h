@@ -29,6 +29,8 @@
  *						LWLocks too
  *	UNDO_ERROR_POINT	where an error is allowed; only there is a process that
  *						waits cancelled
+ *	UNDO_ROOM_POINT		the same, where a file or an array is about to grow: with
+ *						zheap.debug_no_room there is often no room
  *	UNDO_IDLE_POINT		the same, and no buffer nor LWLock is held: caches are
  *						thrown away, a rollback pass is made, the launcher woken
  *
@@ -43,6 +45,7 @@ typedef enum UndoPointKind
 {
 	UNDO_POINT_ANYWHERE,
 	UNDO_POINT_MAY_FAIL,
+	UNDO_POINT_ROOM,
 	UNDO_POINT_IDLE
 } UndoPointKind;
 
@@ -60,6 +63,7 @@ extern void undo_debug_point(const char *name, UndoPointKind kind);
 	 undo_debug_knob(name, value, least, most))
 #define UNDO_POINT(name)			undo_debug_point(name, UNDO_POINT_ANYWHERE)
 #define UNDO_ERROR_POINT(name)		undo_debug_point(name, UNDO_POINT_MAY_FAIL)
+#define UNDO_ROOM_POINT(name)		undo_debug_point(name, UNDO_POINT_ROOM)
 #define UNDO_IDLE_POINT(name)		undo_debug_point(name, UNDO_POINT_IDLE)
 
 #else
@@ -67,6 +71,7 @@ extern void undo_debug_point(const char *name, UndoPointKind kind);
 #define UNDO_KNOB(name, value, least, most)		(value)
 #define UNDO_POINT(name)			((void) 0)
 #define UNDO_ERROR_POINT(name)		((void) 0)
+#define UNDO_ROOM_POINT(name)		((void) 0)
 #define UNDO_IDLE_POINT(name)		((void) 0)
 
 #endif

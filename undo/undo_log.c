@@ -158,6 +158,12 @@ load_global(UndoHorizons *stored)
 	if (!BufferIsValid(buffer))
 		return false;
 	global = UndoPageGetGlobal(BufferGetPage(buffer));
+	if (global->nlogs > UNDO_MAX_LOGS || global->nunlogged > UNDO_MAX_LOGS)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("global control page of the undo store is damaged"),
+				 errdetail("It says that there are %u permanent and %u unlogged logs.",
+						   global->nlogs, global->nunlogged)));
 	stored->all_visible_before = global->all_visible_before;
 	stored->discard_before = global->discard_before;
 
@@ -604,6 +610,7 @@ extend_to(RelFileLocator locator, BlockNumber block, bool permanent)
 
 	if (block < nblocks)
 		return;
+	UNDO_ROOM_POINT("undo-extends");
 	want = block + Min(Max(nblocks / 8, UNDO_EXTEND_MIN), UNDO_EXTEND_MAX);
 	while (nblocks < want)
 	{

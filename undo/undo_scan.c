@@ -379,6 +379,10 @@ judge_page(const UndoLogRef *ref, const UndoPagePos *pos, Page page,
 			continue;
 		if (entry.fxid != known)
 		{
+			if (entry.fxid >=
+				U64FromFullTransactionId(ReadNextFullTransactionId()))
+				undo_scan_report_corruption(ref, pos->block,
+											"run of a transaction that was never started");
 			status = undo_scan_xid_status(entry.fxid);
 			known = entry.fxid;
 		}

@@ -64,7 +64,7 @@ grow(void *array, int *max, Size size)
 {
 	int			more = array == NULL ? ARRAY_START : *max * 2;
 
-	UNDO_ERROR_POINT("array-grows");
+	UNDO_ROOM_POINT("array-grows");
 	array = array == NULL ? MemoryContextAlloc(TopMemoryContext, more * size) :
 		repalloc_huge(array, more * size);
 	*max = more;

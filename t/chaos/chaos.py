@@ -24,10 +24,11 @@ usage: chaos.py --bindir DIR [--seeds FIRST-LAST | --list FILE |
                 --hours N [--seed S]]
                 [--kinds KIND,..] [--steps N] [--no-shrink] [--keep] [--verbose]
 
-Prints each seed with what repeats it; shrinks a history that fails: knobs and
-points that don't matter are left alone, steps that don't are left out.  Exits
-non-zero if one failed.  Needs an assert-enabled server with zheap_am and
-amcheck, python3-psycopg2; as root it runs as postgres.
+Prints each seed with what repeats it; shrinks a history that fails.  Of twin
+knobs and points that don't matter are left alone, and steps that don't are left
+out; skew, ddl, serial and model are played with fewer steps.  Exits non-zero if
+one failed.  Needs an assert-enabled server with zheap_am and amcheck,
+python3-psycopg2; as root it runs as postgres.
 """
 import argparse
 import os
@@ -200,6 +201,20 @@ def life(args, seed):
             shutil.rmtree(run.cluster.root, ignore_errors=True)
 
 
+def shorten(args, seed, kind, text):
+    """Fewer steps of a history whose steps don't depend on how many follow."""
+    steps = args.steps
+    end = time.time() + args.shrink_seconds
+    while steps >= 20 and time.time() < end:
+        fewer = argparse.Namespace(**{**vars(args), "steps": steps // 2})
+        again = KINDS[kind](fewer, seed)
+        if again is None:
+            break
+        steps, text = fewer.steps, again
+    return "it fails with --steps %d:\n%s" % (steps, text)
+
+
+SHORTENED = ("skew", "ddl", "serial", "model")
 KINDS = {"twin": twin, "storm": storm, "skew": skew, "life": life,
          "ddl": others.ddl, "serial": others.serial, "model": others.model}
 
@@ -257,6 +272,8 @@ def main():
         begin = time.time()
         try:
             text = KINDS[kind](args, seed)
+            if text is not None and kind in SHORTENED and not args.no_shrink:
+                text = shorten(args, seed, kind, text)
         except Exception:  # the harness itself
             text = traceback.format_exc()
         again = "--seeds %d --kinds %s" % (seed, kind)

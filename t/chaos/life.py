@@ -6,7 +6,8 @@ missing.  In between the cluster is stopped, killed, started without the
 library or without workers, its xids are advanced by pg_resetwal, everything is
 frozen so that core cuts the commit log, databases are copied, others have the
 workers waiting for a lock, and sometimes it is upgraded into a cluster that has
-used more xids.  After each event the twins are compared.
+used more xids, or a standby with lower limits takes over, or somebody meets a
+long aborted history, or prepared transactions end beside one that wrote behind.  After each event the twins are compared.
 """
 import os
 import random
@@ -42,6 +43,7 @@ class Life:
         self.conf = {"autovacuum": "off", "max_worker_processes": "8",
                      "shared_preload_libraries": "'zheap_am'"}
         self.paused = False
+        self.keep = []			# knobs that aren't drawn
         self.next = 0
         self.history = []
         self.copies = []
@@ -52,15 +54,16 @@ class Life:
 
     # ---- the cluster
 
-    def configure(self):
-        text = settings(self.seed)
+    def configure(self, cluster=None, **conf):
+        """Settings of the cluster, or of another one, which has others, too."""
+        text = settings(self.seed, self.keep)
         if "''" == self.conf["shared_preload_libraries"]:
             text = "".join(x + "\n" for x in text.split("\n")
                            if not x.startswith("zheap."))
         else:
             text += "zheap.rollback_paused = %s\n" % ("on" if self.paused else "off")
-        text += "".join("%s = %s\n" % x for x in self.conf.items())
-        with open(os.path.join(self.cluster.data, "life.conf"), "w") as f:
+        text += "".join("%s = %s\n" % x for x in {**self.conf, **conf}.items())
+        with open(os.path.join((cluster or self.cluster).data, "life.conf"), "w") as f:
             f.write(text)
 
     def start(self):
@@ -252,7 +255,8 @@ class Life:
         if self.paused:
             return
         holders = []
-        for i in range(2):
+        workers = int(self.sql("SHOW zheap.max_rollback_workers")[0][0])
+        for i in range(workers):
             name = "stuck%d" % i
             if not self.sql("SELECT 1 FROM pg_database WHERE datname = '%s'" % name):
                 self.sql("CREATE DATABASE " + name)
@@ -262,7 +266,11 @@ class Life:
                                   "SAVEPOINT a; INSERT INTO z SELECT generate_series"
                                   "(1, 300); ROLLBACK TO a; LOCK TABLE z")
             holders.append(conn)
-        time.sleep(1)
+        for _ in range(50):
+            if self.sql("SELECT count(*) FROM pg_stat_activity WHERE datname LIKE 'stuck%' "
+                        "AND backend_type = 'undo rollback worker'")[0][0] == workers:
+                break
+            time.sleep(0.1)
         self.sql("SET zheap.rollback_foreground_size = 0; BEGIN; UPDATE z SET "
                  "s = 'never'; ROLLBACK", "live")
         end = time.time() + 20
@@ -278,6 +286,133 @@ class Life:
                         "databases wait for locks")
         for conn in holders:
             conn.close()
+
+    def failover(self):
+        """A standby that may have fewer processes, so has made room for fewer
+        logs, takes over all that its primary made since."""
+        # the number of logs isn't drawn; the limits are near each other
+        self.keep = ["logs"]
+        limits = ["autovacuum_max_workers"]
+        if int(self.sql("SHOW server_version_num")[0][0]) >= 180000:
+            limits.append("autovacuum_worker_slots")
+        self.stop()
+        self.conf.update({x: 200 for x in limits})
+        self.conf.update(max_connections=20, max_wal_senders=3,
+                         max_prepared_transactions=5)
+        self.start()
+        self.next += 1
+        standby = throwaway.Cluster(self.cluster.bindir, "standby%d" % self.next,
+                                    self.cluster.root)
+        standby.tool("pg_basebackup", "-D", standby.data, "-R", "-c", "fast",
+                     "-d", self.cluster.dsn())
+        self.conf.update({x: 1 for x in limits})
+        self.configure(standby)
+        standby.start()
+        self.fill_logs()
+        for database in ("postgres", "live"):
+            self.transactions(database, 2)
+        left = self.connect()
+        left.cursor().execute("BEGIN; UPDATE z SET s = 'never'; INSERT INTO z VALUES (-1)")
+        lsn = self.sql("SELECT pg_current_wal_insert_lsn()")[0][0]
+        primary, self.cluster = self.cluster, standby
+        end = time.time() + 120
+        while not self.sql("SELECT pg_last_wal_replay_lsn() >= '%s'" % lsn)[0][0]:
+            if time.time() > end:
+                raise Wrong("the standby doesn't come to " + lsn)
+            time.sleep(0.05)
+        for database in ("postgres", "live"):
+            self.compare(database)
+        self.opened = []
+        primary.kill()
+        left.close()
+        faults = primary.log_faults()
+        if faults:
+            raise Wrong("log of the primary: %s" % faults[:4])
+        shutil.rmtree(primary.data)
+        self.sql("SELECT pg_promote()")
+
+    def prepared_behind(self):
+        """Transactions are prepared, another one writes behind them in their
+        log and runs on, and they are ended by and by."""
+        r = self.r
+        gids = []
+        for _ in range(r.choice([1, 1, 2, 3])):
+            conn = self.connect()
+            cur = conn.cursor()
+            cur.execute("SET lock_timeout = '100ms'; BEGIN")
+            self.next += 1
+            try:
+                self.change(cur)
+                cur.execute("PREPARE TRANSACTION 'b%d'" % self.next)
+                gids.append("b%d" % self.next)
+            except psycopg2.errors.LockNotAvailable:
+                pass
+            conn.close()
+        runs = self.connect()
+        cur = runs.cursor()
+        cur.execute("CREATE TABLE IF NOT EXISTS behind (a int, b text) USING zheap; BEGIN; "
+                    "INSERT INTO behind SELECT g, 'b' FROM generate_series(1, 50) g; "
+                    "UPDATE behind SET b = repeat('c', %d)" % r.choice([10, 500]))
+        r.shuffle(gids)
+        for gid in [None] + gids:
+            if gid is not None:
+                self.sql("%s PREPARED '%s'" % (r.choice(["COMMIT", "ROLLBACK", "ROLLBACK"]), gid))
+            for _ in range(3):	# their xids let the horizons rise
+                self.next += 1
+                self.sql("INSERT INTO z VALUES (%d); INSERT INTO h VALUES (%d)" % (
+                    5000 + self.next, 5000 + self.next))
+                time.sleep(0.1)
+            self.compare()
+        cur.execute(r.choice(["COMMIT", "ROLLBACK"]))
+        runs.close()
+
+    def fill_logs(self):
+        """Under an old snapshot full logs rest, and new ones are made."""
+        conn, old = self.connect(), self.connect()
+        cur = conn.cursor()
+        cur.execute("SET zheap.debug_points = 0")
+        cur.execute("CREATE TABLE IF NOT EXISTS filler (t text) USING zheap")
+        cur.execute("ALTER TABLE filler ALTER t SET STORAGE PLAIN; INSERT INTO filler "
+                    "SELECT repeat('f', 2500) FROM generate_series(1, 130)")
+        old.cursor().execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM z LIMIT 1")
+        end = time.time() + 40
+        n = 0
+        while n < 125 and time.time() < end:
+            cur.execute("UPDATE filler SET t = repeat('%s', 2500)" % self.r.choice("abcdef"))
+            time.sleep(0.02)
+            cur.execute("SELECT count(*) FROM pg_stat_zheap_undo")
+            n = cur.fetchone()[0]
+        self.note("%d logs" % n)
+        old.close()
+        conn.close()
+
+    def long_history(self):
+        """Whoever meets a long aborted history of a page can be cancelled:
+        each record takes a while."""
+        paused, self.paused = self.paused, False
+        self.pause()
+        conn = self.connect()
+        cur = conn.cursor()
+        cur.execute("SET zheap.debug_points = 0; SET zheap.rollback_foreground_size = 0")
+        cur.execute("CREATE TABLE IF NOT EXISTS hot (a int, b int) USING zheap")
+        cur.execute("INSERT INTO hot SELECT g, 0 FROM generate_series(1, 2) g")
+        cur.execute("BEGIN; DO $$ BEGIN FOR i IN 1..12000 LOOP UPDATE hot SET "
+                    "b = b + 1 WHERE a = 1; END LOOP; END $$; ROLLBACK")
+        cur.execute("SET statement_timeout = '200ms'")
+        for sql in self.r.sample(["UPDATE hot SET b = 1 WHERE a = 2", "SELECT b FROM hot",
+                                  "DELETE FROM hot WHERE a = 2"], 2):
+            cur.execute("SET zheap.debug_points = 1000")
+            begin = time.time()
+            try:
+                cur.execute(sql)
+            except psycopg2.errors.QueryCanceled:
+                pass
+            took = time.time() - begin
+            if took > 10:
+                raise Wrong("a statement with a timeout of 0.2 s took %.0f s: %s" % (took, sql))
+        conn.close()
+        self.paused = not paused
+        self.pause()
 
     def upgrade(self):
         """Into a cluster whose server has used more xids."""
@@ -344,8 +479,13 @@ class Life:
                   self.freeze, self.freeze, self.without_library, self.without_workers,
                   self.copy, self.copy_beside_session, self.stuck]
         chosen = [r.choice(events) for _ in range(r.randint(3, 6))]
-        if r.random() < 0.2:
+        x = r.random()
+        if x < 0.2:
             chosen.insert(0, self.upgrade)
+        elif x < 0.5:
+            chosen.insert(r.randrange(2), r.choice([self.failover, self.long_history]))
+        elif x < 0.75:
+            chosen.insert(r.randrange(3), self.prepared_behind)
         chosen = [x for x in chosen if x.__name__ not in self.without]
         for event in chosen:
             for database in ("postgres", "live"):

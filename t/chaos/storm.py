@@ -7,6 +7,7 @@ read a logical slot, cancel and terminate, take memory away.  At points of the
 code processes sleep, fail and die.  A storm ends with a kill of the server or
 with a rest, in which nothing may be left behind.
 """
+import contextlib
 import os
 import queue
 import random
@@ -24,7 +25,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "torture"))
 import torture as base  # noqa: E402
 
 # what cancels, limits, DDL beside DDL and errors at points may answer
-base.EXPECTED |= {"53200", "53300", "25P02", "42P01", "42P07", "42704", "42710",
+base.EXPECTED |= {"53100", "53200", "53300", "25P02", "42P01", "42P07", "42704", "42710",
                   "55006", "42P04", "3D000", "55000", "23514", "42703", "0A000",
                   "42P16", "2BP01", "42809", "53400", "58P01"}
 MODES = ["ACCESS SHARE", "ROW SHARE", "ROW EXCLUSIVE", "SHARE UPDATE EXCLUSIVE",
@@ -37,7 +38,11 @@ BEGIN
 	RETURN NEW;
 END $$;
 CREATE TABLE side (id serial PRIMARY KEY, v int, t text) USING zheap;
-CREATE INDEX side_v ON side (v)"""
+CREATE INDEX side_v ON side (v);
+CREATE TABLE parent (id int PRIMARY KEY, n int) USING zheap;
+CREATE INDEX parent_n ON parent (n);
+INSERT INTO parent VALUES (1, 0);
+CREATE TABLE child (id serial, pid int REFERENCES parent) USING zheap"""
 # rows of committed transactions aren't negative
 LIVE = """
 CREATE EXTENSION zheap_am;
@@ -57,15 +62,21 @@ class Storm(base.Torture):
                                   self.long_rollback, self.kill_one], 5)
         self.crashes = r.choice([0, 0, 0, 20, 100])
         self.errors = r.choice([0, 0, 50, 200])
+        more = random.Random(args.seed * 13 + 5)
+        self.no_room = more.choice([0, 0, 20, 200])
+        self.families = more.choice([0, 0, 6])
 
     def settings(self, sync=False, source=None):
         r = self.random
         text = super().settings(sync, source)
-        drawn = settings(self.args.seed).split("\n")
+        # who waits for room for an xact slot may do so in a circle
+        drawn = settings(self.args.seed, ["xact-slots-kept"] if self.families
+                         else []).split("\n")
         text += "\n".join(x for x in drawn if "debug" in x or "discard_naptime" in x
                           or "max_connections" in x or "in_place" in x)
         text += "\nzheap.debug_errors = %d\nzheap.debug_crashes = %d\n" % (
             self.errors, self.crashes)
+        text += "zheap.debug_no_room = %d\n" % self.no_room
         text += "max_prepared_transactions = 40\n"
         if self.logical:
             text += "wal_level = logical\n"
@@ -84,8 +95,8 @@ class Storm(base.Torture):
 
     def run(self):
         self.node.init("include 'torture.conf'\n")
-        points, self.crashes, crashes = self.crashes, 0, self.crashes
-        self.write_settings(self.node)
+        with self.calm():
+            self.write_settings(self.node)
         self.node.start()
         conn = psycopg2.connect(self.node.dsn())
         conn.cursor().execute("SET zheap.debug_points = 0;" + base.SCHEMA)
@@ -99,8 +110,6 @@ class Storm(base.Torture):
                 self.admin("SELECT pg_create_logical_replication_slot('s', 'test_decoding')")
             except psycopg2.Error:
                 self.logical = False
-        self.crashes = crashes
-        del points
         for cycle in range(1, self.args.cycles + 1):
             last = cycle == self.args.cycles
             rest = last or self.random.random() < 0.5
@@ -116,10 +125,16 @@ class Storm(base.Torture):
 
     def restart(self):
         # what dies at points by itself isn't wanted in recovery and checks
-        drawn = self.crashes, self.errors
-        self.crashes = self.errors = 0
-        super().restart()
-        self.crashes, self.errors = drawn
+        with self.calm():
+            super().restart()
+
+    @contextlib.contextmanager
+    def calm(self):
+        """Settings without errors and deaths at points."""
+        drawn = self.crashes, self.errors, self.no_room
+        self.crashes = self.errors = self.no_room = 0
+        yield drawn
+        self.crashes, self.errors, self.no_room = drawn
 
     def weather(self, rest):
         """A while of load; ends with a kill unless there is to be rest."""
@@ -135,6 +150,7 @@ class Storm(base.Torture):
         jobs = [(self.client, (i,)) for i in range(self.args.clients)]
         jobs += [(self.reader, (False,)), (self.keeper, ()), (self.resolver, ())]
         jobs += [(self.meddle, (m,)) for m in self.meddlers]
+        jobs += [(self.family, ())] * self.families
         if self.logical:
             jobs.append((self.meddle, (self.decode,)))
         threads = [threading.Thread(target=f, args=a, daemon=True) for f, a in jobs]
@@ -155,8 +171,9 @@ class Storm(base.Torture):
             raise base.Lost("; ".join(self.failures[:5]))
 
     def rest(self, cycle):
-        crashes, errors, self.crashes, self.errors = self.crashes, self.errors, 0, 0
-        self.write_settings(self.node)
+        crashes = self.crashes
+        with self.calm():
+            self.write_settings(self.node)
         self.node.configure("torture.conf", "zheap.debug_points = 0\nlock_timeout = 0\n")
         try:
             conn = self.node.wait_ready()
@@ -184,7 +201,6 @@ class Storm(base.Torture):
         for name, in self.admin("SELECT datname FROM pg_database WHERE datname LIKE 'copy%'"):
             cur.execute("DROP DATABASE %s WITH (FORCE)" % name)
         conn.close()
-        self.crashes, self.errors = crashes, errors
         self.check(cycle, True)
 
         def run(sql):
@@ -202,6 +218,23 @@ class Storm(base.Torture):
                   and "Cannot allocate memory" not in x]
         if faults:
             raise base.Lost("log of %s: %s" % (node.name, "\n".join(faults[:8])))
+
+    def family(self):
+        """Children, and changes of their parent that leave its key alone: for
+        these heap's transactions never wait in a circle."""
+        def add(conn, r):
+            cur = conn.cursor()
+            cur.execute("INSERT INTO child (pid) VALUES (1)")
+            if r.random() < 0.3:
+                time.sleep(0.01)
+            try:
+                cur.execute("UPDATE parent SET n = n + 1 WHERE id = 1")
+            except psycopg2.Error as e:
+                if e.pgcode == "40P01":
+                    self.fail("parent and children: %s" % e)
+                raise
+            self.commit(conn)
+        self.guard(add, random.Random(self.random.random()))
 
     # ---- what is prepared is ended by others
 

@@ -16,6 +16,7 @@ usage: damage.py --bindir DIR [--seeds FIRST-LAST] [--keep] [--verbose]
 As root it runs as postgres.  Exits non-zero if one seed failed.
 """
 import argparse
+import decimal
 import glob
 import os
 import random
@@ -279,6 +280,8 @@ class Damage:
             cur.execute(sql)
             if cur.description:
                 cur.fetchall()
+        except decimal.InvalidOperation:
+            pass			# a value may be anything
         except psycopg2.Error as e:
             text = str(e).strip().split("\n")[0]
             if self.verbose:

@@ -18,7 +18,7 @@ import psycopg2
 
 FAULTS = ("TRAP", "PANIC", "terminated by signal", "could not roll back",
           "inconsistent page", "refcount leak", "reference leak",
-          "resource was not closed", "XX000", "XX001", "XX002")
+          "resource was not closed", "detected write past", "XX000", "XX001", "XX002")
 
 
 def become_ordinary(script):

@@ -352,11 +352,19 @@ synchronous_standby_names = '%s'
                 self.two_phase(conn, r, key)
             else:
                 state[key] = "maybe"
-                conn.commit()
+                self.commit(conn)
                 state[key] = "yes"
                 self.commits += 1
 
         self.guard(transaction, r)
+
+    def commit(self, conn):
+        try:
+            conn.commit()
+        except psycopg2.Error as e:
+            if e.pgcode == "53100":	# no room: needs none
+                self.fail("COMMIT fails: %s" % e)
+            raise
 
     def two_phase(self, conn, r, key):
         state = self.ledger.state

@@ -427,7 +427,7 @@ zheap_delta_redo_grow(XLogReaderState *record)
 		Page		page = BufferGetPage(buffer);
 
 		if (!zheap_page_grow_xact_slots(page))
-			elog(PANIC, "no room for another xact slot in redo");
+			elog(PANIC, "no room for another xact slot of a zheap page in redo");
 		PageSetLSN(page, record->EndRecPtr);
 		MarkBufferDirty(buffer);
 	}

@@ -651,16 +651,18 @@ void
 zheap_xact_slot_own(Page page, uint8 id, ZTenure tenure, Fxid fxid,
 					UndoRecPtr urp)
 {
-	ZXactSlot	slot = ZPageGetXactSlot(page, id);
+	ZXactSlot	slot;
 
 	Assert(fxid >= FirstNormalTransactionId && fxid < ZXACT_AMBIGUOUS);
 	Assert(UndoRecPtrIsValid(urp));
 	/* redo of a page that was damaged since */
 	if (unlikely(id > ZPageGetOpaque(page)->nslots ||
-				 (tenure == ZTENURE_FREE) != ZXactSlotIsFree(slot)))
+				 (tenure == ZTENURE_FREE) !=
+				 ZXactSlotIsFree(ZPageGetXactSlot(page, id))))
 		elog(PANIC,
 			 "xact slot %u of a zheap page is not as its next owner left it",
 			 id);
+	slot = ZPageGetXactSlot(page, id);
 
 	ZPageGetOpaque(page)->flags &= ~ZPAGE_ALL_RESOLVED;
 

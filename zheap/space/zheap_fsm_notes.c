@@ -143,7 +143,7 @@ try_to_tell_of_pages(Relation rel, const FreedPage *page, int n)
 	CurrentResourceOwner = own;
 	PG_TRY();
 	{
-		UNDO_ERROR_POINT("map-grows");
+		UNDO_ROOM_POINT("map-grows");
 		tell_of_pages(rel, page, n);
 		done = true;
 	}

@@ -249,8 +249,9 @@ prune_survey(Prune *prune, ZPruneResult *result)
  * Here it is done where the gaps would make full page images larger by more.
  */
 static void
-tidy_page(Page page)
+tidy_page(const Prune *prune)
 {
+	Page		page = prune->page;
 	PageHeader	ph = (PageHeader) page;
 	Size		hole = ph->pd_upper - ph->pd_lower;
 	Size		gaps = zheap_page_total_free(page) - hole;
@@ -259,6 +260,7 @@ tidy_page(Page page)
 
 	if (tuples == 0 || gaps > tuples || nslots > ZHEAP_XACT_SLOT_RESERVE)
 	{
+		zheap_page_check_bodies(prune->rel, prune->block, page);
 		zheap_page_trim_xact_slots(page);
 		if (gaps > 0)
 			zheap_page_compact(page);
@@ -314,7 +316,7 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	}
 
 	if (options & ZPRUNE_TIDY)
-		tidy_page(page);
+		tidy_page(prune);
 
 	if (options & ZPRUNE_TIDY)
 		prune_survey(prune, result);

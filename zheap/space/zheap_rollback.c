@@ -52,7 +52,10 @@ typedef struct Rollback
  * ----------------------------------------------------------------
  */
 
-/* the tuple at off, or NULL if the pointer is not NORMAL or doesn't exist */
+/*
+ * The tuple at off, or NULL if the pointer is not NORMAL, doesn't exist, or is
+ * damaged.
+ */
 static char *
 normal_tuple(Page page, OffsetNumber off)
 {
@@ -61,7 +64,8 @@ normal_tuple(Page page, OffsetNumber off)
 	if (off < FirstOffsetNumber || off > PageGetMaxOffsetNumber(page))
 		return NULL;
 	lp = PageGetItemId(page, off);
-	return ItemIdIsNormal(lp) ? (char *) PageGetItem(page, lp) : NULL;
+	return ItemIdIsNormal(lp) && zheap_page_body_is_inside(page, lp) ?
+		(char *) PageGetItem(page, lp) : NULL;
 }
 
 /*
@@ -324,6 +328,7 @@ rollback_xact_slot(Rollback *rb, uint8 id)
 		if (rb->left-- <= 0)
 			return false;
 
+		UNDO_POINT("record-taken-back");
 		zheap_walk_at_slot(&rb->walk, rb->page, id);
 		rb->walk.off = InvalidOffsetNumber;
 		if (!zheap_walk_fetch(&rb->walk, true))

@@ -243,6 +243,7 @@ extend_table(const SpaceSearch *search, BlockNumber *candidate)
 	Page		page;
 
 	*candidate = InvalidBlockNumber;
+	UNDO_ROOM_POINT("table-extends");
 
 	if (need_lock &&
 		!ConditionalLockRelationForExtension(search->rel, ExclusiveLock))
