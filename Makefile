@@ -70,6 +70,7 @@ OBJS = \
 	zheap/space/zheap_make_room.o \
 	zheap/space/zheap_space.o \
 	zheap/space/zheap_tablespace.o \
+	zheap/write/zheap_chunk.o \
 	zheap/write/zheap_toast.o \
 	zheap/write/zheap_xlog_insert.o \
 	zheap/write/zheap_xlog_change.o \

@@ -39,6 +39,7 @@
 
 #include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/toast_internals.h"
 #include "commands/vacuum.h"
 #include "executor/executor.h"
 #include "pgstat.h"
@@ -67,6 +68,16 @@
 	heap_form_minimal_tuple(desc, values, isnull)
 #define tts_zheap_copy_minimal_tuple(slot, extra) \
 	tts_zheap_copy_minimal_tuple(slot)
+
+/* the caller has the memory of the snapshot, which is the same for all */
+static inline Snapshot
+get_toast_snapshot(void)
+{
+	static SnapshotData snapshot;
+
+	init_toast_snapshot(&snapshot);
+	return &snapshot;
+}
 
 /* execute_once is handed through, whatever it says */
 #define epq_executor_run(desc, direction, count) \

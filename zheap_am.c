@@ -17,7 +17,6 @@
 #include "access/multixact.h"
 #include "access/tableam.h"
 #include "access/xlog_internal.h"
-#include "catalog/pg_am_d.h"
 #include "commands/defrem.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -33,6 +32,7 @@
 #include "zheap/zheap.h"
 #include "zheap/decode/zheap_decode.h"
 #include "zheap/history/zheap_jump.h"
+#include "zheap/write/zheap_chunk.h"
 
 PG_MODULE_MAGIC;
 
@@ -214,22 +214,11 @@ zheap_needs_toast_table(Relation rel)
 	return GetHeapamTableAmRoutine()->relation_needs_toast_table(rel);
 }
 
-/* core's toaster writes heap tuples, whatever the table's access method */
+/* chunks are rows like others; zheap_chunk.c writes them */
 static Oid
 zheap_toast_am(Relation rel)
 {
-	return HEAP_TABLE_AM_OID;
-}
-
-static void
-zheap_fetch_toast_slice(Relation toastrel, Oid valueid, int32 attrsize,
-						int32 sliceoffset, int32 slicelength,
-						struct varlena *result)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("relation \"%s\" of access method zheap cannot be a toast table",
-					RelationGetRelationName(toastrel))));
+	return rel->rd_rel->relam;
 }
 
 #define ZHEAP_OVERHEAD_BYTES_PER_TUPLE \
@@ -317,7 +306,7 @@ static const TableAmRoutine zheap_methods = {
 	.relation_size = table_block_relation_size,
 	.relation_needs_toast_table = zheap_needs_toast_table,
 	.relation_toast_am = zheap_toast_am,
-	.relation_fetch_toast_slice = zheap_fetch_toast_slice,
+	.relation_fetch_toast_slice = zheap_chunk_fetch,
 
 	.relation_estimate_size = zheap_estimate_size,
 

@@ -27,6 +27,12 @@ BEGIN; UPDATE x SET c = 0 WHERE k < 100; SAVEPOINT a; DELETE FROM x WHERE k < 50
 CREATE TABLE big (a int, b text) USING zheap;
 ALTER TABLE big ALTER b SET STORAGE EXTERNAL;
 INSERT INTO big SELECT g, repeat(g::text, 4000) FROM generate_series(1, 5) g;
+-- made by version 1.0: the toast table is a heap
+CREATE TABLE big_1_0 (a int, b text) USING zheap;
+ALTER TABLE big_1_0 ALTER b SET STORAGE EXTERNAL;
+UPDATE pg_class SET relam = 2, relminmxid = (SELECT relminmxid FROM pg_class WHERE oid = 'pg_class'::regclass)
+	WHERE oid = (SELECT reltoastrelid FROM pg_class WHERE oid = 'big_1_0'::regclass);
+INSERT INTO big_1_0 SELECT g, repeat(g::text, 4000) FROM generate_series(1, 5) g;
 CREATE TABLE v (a int) USING zheap;
 INSERT INTO v SELECT generate_series(1, 1000);
 VACUUM v;
@@ -35,7 +41,7 @@ CREATE TABLE rewritten (a int) USING zheap;
 INSERT INTO rewritten SELECT generate_series(1, 100);
 ALTER TABLE rewritten ALTER a TYPE bigint;
 });
-my @tables = qw(x big v rewritten);
+my @tables = qw(x big big_1_0 v rewritten);
 my $before = tables_digest($old, \@tables);
 
 # --- pending, and the workers are held back
@@ -107,6 +113,16 @@ $old->append_conf('postgresql.conf', "zheap.rollback_paused = off\n");
 ok($ok, 'pg_upgrade drains what is pending and goes on') or note($out);
 $new->start;
 is(tables_digest($new, \@tables), $before, 'all rows are there in the new cluster');
+$new->safe_psql('postgres', q{
+UPDATE big_1_0 SET b = b || 'more' WHERE a = 2;
+UPDATE big_1_0 SET b = left(b, -4) WHERE a = 2;
+VACUUM big_1_0;});
+is(tables_digest($new, \@tables), $before, 'large values in a heap');
+is($new->safe_psql('postgres', q{
+VACUUM big_1_0;
+SELECT string_agg(a.amname, ' ' ORDER BY c.relname) FROM pg_class c JOIN pg_class t ON t.oid = c.reltoastrelid
+	JOIN pg_am a ON a.oid = t.relam WHERE c.relname LIKE 'big%'}), 'zheap heap', 'which VACUUM tells the catalog');
+is(tables_digest($new, \@tables), $before, 'and they are still there');
 nothing_premature($new, 'in the new cluster');
 check_tables($new, 'in the new cluster');
 is( $new->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM x WHERE c BETWEEN 1 AND 1000'),
@@ -143,6 +159,7 @@ ok(!-e $fresh->data_dir . '/base/9/1', 'no undo before it was started');
 $fresh->start;
 is(tables_digest($fresh, \@tables), $before, 'all rows are there');
 nothing_premature($fresh, 'never started');
+$fresh->safe_psql('postgres', 'VACUUM big_1_0');
 check_tables($fresh, 'never started');
 $fresh->stop;
 log_is_clean($fresh);

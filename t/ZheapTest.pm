@@ -212,7 +212,7 @@ EXCEPTION WHEN others THEN
 END $$;
 SELECT t.oid::regclass, c.* FROM pg_class t JOIN pg_am a ON a.oid = t.relam,
 	LATERAL zheap_check(t.oid) c
-	WHERE a.amname = 'zheap' AND t.relkind IN ('r', 'm') LIMIT 20;
+	WHERE a.amname = 'zheap' AND t.relkind IN ('r', 'm', 't') LIMIT 20;
 SELECT i.indexrelid::regclass, f FROM pg_index i
 	JOIN pg_class t ON t.oid = i.indrelid JOIN pg_am a ON a.oid = t.relam
 	JOIN pg_class x ON x.oid = i.indexrelid

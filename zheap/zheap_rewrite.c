@@ -39,7 +39,6 @@
 #include "access/heapam.h"
 #include "access/multixact.h"
 #include "access/relscan.h"
-#include "access/toast_internals.h"
 #include "access/xact.h"
 #include "commands/progress.h"
 #include "miscadmin.h"
@@ -52,6 +51,7 @@
 #include "utils/tuplesort.h"
 
 #include "zheap/history/zheap_walk.h"
+#include "zheap/write/zheap_chunk.h"
 #include "zheap/zheap.h"
 
 /* of the payload of a copy record: what is left by its fixed parts */
@@ -477,7 +477,7 @@ save_externals(Rewrite *rw)
 							RelationGetRelationName(rw->oldrel),
 							ext.va_toastrelid, rw->newrel->rd_toastoid)));
 		value = detoast_external_attr(pointer);
-		(void) toast_save_datum(rw->newrel, PointerGetDatum(value), pointer,
+		(void) zheap_chunk_save(rw->newrel, PointerGetDatum(value), pointer,
 								REWRITE_OPTIONS);
 		pfree(value);
 	}
@@ -895,8 +895,7 @@ rewrite_error_context(void *arg)
  * See table_relation_copy_for_cluster().
  *
  * xid_cutoff and multi_cutoff become relfrozenxid and relminmxid of the table
- * and, by core's swap, of its toast table.  relminmxid is needed by the latter
- * only.
+ * and, by core's swap, of its toast table.
  */
 void
 zheap_rewrite_copy(Relation oldrel, Relation newrel, Relation index,
@@ -935,8 +934,10 @@ zheap_rewrite_copy(Relation oldrel, Relation newrel, Relation index,
 
 	error_context_stack = context.previous;
 	*xid_cutoff = cutoff_for_history(oldrel, *xid_cutoff);
-	if (!rw->toasts)
-		*multi_cutoff = InvalidMultiXactId;
+	*multi_cutoff = InvalidMultiXactId;
+	if (rw->toasts)
+		zheap_chunk_prepare_swap(oldrel->rd_rel->reltoastrelid,
+								 newrel->rd_rel->reltoastrelid);
 	*num_tuples = rw->num_tuples;
 	*tups_vacuumed = rw->vacuumed;
 	*tups_recently_dead = rw->recently_dead;

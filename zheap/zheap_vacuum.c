@@ -40,6 +40,7 @@
 #include "utils/wait_event.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/write/zheap_chunk.h"
 #include "zheap/zheap.h"
 
 /* truncate when so many pages, or that part of the table, can be given back */
@@ -842,6 +843,8 @@ zheap_vacuum_relation(Relation rel, struct VacuumParams *params,
 	Assert(params->truncate != VACOPTVALUE_UNSPECIFIED);
 
 	pg_rusage_init(&usage);
+	if (rel->rd_rel->relkind == RELKIND_TOASTVALUE && zheap_chunk_vacuum(rel))
+		return;
 	if (advance_frozenxid(rel, params))
 		return;
 	vac->rel = rel;

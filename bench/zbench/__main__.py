@@ -13,6 +13,7 @@ from pathlib import Path
 from . import report
 from .driver import Bench, Parameters, Workload
 from .server import Side
+from .work_documents import documents
 from .work_instructions import instructions
 from .work_own import own_changes
 from .work_pgbench import (bloat, hot_row, long_run, pgbench, queue, recovery,
@@ -40,6 +41,8 @@ WORKLOADS = [
     Workload("recovery", recovery, "kill -9 and recovery"),
     Workload("hot-row", hot_row, "one row, 16 clients, old snapshot"),
     Workload("queue", queue, "queue table under an old snapshot"),
+    Workload("documents", documents,
+             "one key of documents of 4 to 20 kB, old snapshot"),
     Workload("updates", updates, "wide rows; an indexed column"),
     Workload("small-cache", small_cache,
              "simple-update, shared_buffers a tenth of the table"),

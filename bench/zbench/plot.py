@@ -26,7 +26,7 @@ def write_all(r: Results) -> list[tuple[str, str]]:
     for variant in variants(r, "sizes"):
         drawn.append(sizes(plt, r, variant))
         drawn.append(speed(plt, r, variant))
-    for draw in (wal, queue, hot_row, cpu, long_run):
+    for draw in (wal, queue, hot_row, documents, cpu, long_run):
         picture = draw(plt, r)
         if picture:
             drawn.append(picture)
@@ -144,6 +144,32 @@ def cpu(plt, r: Results) -> tuple[str, str] | None:
     return bars(plt, r, "cpu_per_xact", "microseconds", "cpu.png",
                 "server CPU per transaction",
                 skip=("queue", "hot-row"))
+
+
+def documents(plt, r: Results) -> tuple[str, str] | None:
+    """Table, TOAST and indexes together, and undo, over time."""
+    found = first_of(r, "documents")
+    if not found:
+        return None
+    figure, panels = plt.subplots(1, 2, figsize=(10, 3.2))
+    for i, (am, s) in enumerate(found.items()):
+        origin = s["marks"]["began"]
+        for axes, what in zip(panels, ("total", "undo")):
+            if i == 0:
+                shade(axes, s["marks"], origin)
+            if what == "undo" and am == "heap":
+                continue
+            axes.plot([t - origin for t in s["t"]],
+                      [v / MB for v in s["values"][what]], color=colour(am),
+                      label=am, linewidth=1.6)
+    for axes, title in zip(panels, ("table, TOAST and indexes", "undo")):
+        axes.set_ylim(bottom=0)
+        axes.set_title(title, fontsize=9)
+        axes.set_xlabel("seconds")
+        axes.set_ylabel("MB")
+    panels[0].legend(loc="lower right", fontsize=8)
+    return save(plt, r, figure, "documents.png",
+                "documents of 4 to 20 kB, one key changed")
 
 
 def queue(plt, r: Results) -> tuple[str, str] | None:

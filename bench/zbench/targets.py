@@ -69,6 +69,16 @@ def targets(clients: int, largest: int) -> list[Target]:
                    "old_scan", 2.0),
             Target(name + "VACUUM after it", "bloat", variant, "vacuum", 0.2),
         ]
+    rows += [
+        Target("documents: growth after the first minute", "documents", "",
+               "growth_after_a_minute", 0.05, "value", unit="%", divide=0.01),
+        Target("documents: undo from 5 s after the snapshot closed on",
+               "documents", "", "undo_floor", 8 * MB, "value", unit="MB",
+               divide=MB),
+        Target("documents: tps", "documents", "", "tps", 1.0, at_least=True),
+        Target("documents: WAL per transaction", "documents", "",
+               "wal_per_xact", 1.0),
+    ]
     simple, tpcb = f"simple-update, {main}", f"tpcb-like, {main}"
     rows += [
         Target("simple-update: tps", "pgbench", simple, "tps", 1.10,

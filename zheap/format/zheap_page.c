@@ -290,12 +290,13 @@ zheap_page_hole_room(Page page)
 	PageHeader	ph = PageHeaderOf(page);
 	int			nslots = ZPageGetOpaque(page)->nslots;
 	Size		room = ph->pd_upper - ph->pd_lower;
+	int			kept = zheap_page_slots_kept(PageGetMaxOffsetNumber(page) + 1);
 	Size		keep = sizeof(ItemIdData);
 
 	if (PageGetMaxOffsetNumber(page) >= MaxHeapTuplesPerPage)
 		return 0;
-	if (nslots < ZHEAP_XACT_SLOT_RESERVE)
-		keep += (ZHEAP_XACT_SLOT_RESERVE - nslots) * sizeof(ZXactSlotData);
+	if (nslots < kept)
+		keep += (kept - nslots) * sizeof(ZXactSlotData);
 	return room > keep ? room - keep : 0;
 }
 
@@ -310,6 +311,8 @@ zheap_page_insert_room(Page page)
 	const ItemIdData *lp = ph->pd_linp;
 	int			used = 0;
 	int			nunused = 0;
+	int			nrows = 0;
+	int			kept;
 	int			inside = 0;		/* negative: a pointer leads outside */
 
 	/* as in bytes_of_bodies() */
@@ -320,6 +323,7 @@ zheap_page_insert_room(Page page)
 		int			len = lp[i].lp_len;
 
 		used += len & normal;
+		nrows -= normal;
 		inside |= ((at - ph->pd_upper) | (ph->pd_special - at - len) |
 				   (len - ZHEAP_HEADER_SIZE)) & normal;
 		nunused += lp[i].lp_flags == LP_UNUSED;
@@ -335,8 +339,9 @@ zheap_page_insert_room(Page page)
 			return 0;
 		keep += sizeof(ItemIdData);
 	}
-	if (nslots < ZHEAP_XACT_SLOT_RESERVE && max > 0)
-		keep += (ZHEAP_XACT_SLOT_RESERVE - nslots) * sizeof(ZXactSlotData);
+	kept = zheap_page_slots_kept(nrows + 1);
+	if (nslots < kept && max > 0)
+		keep += (kept - nslots) * sizeof(ZXactSlotData);
 
 	return room > keep ? room - keep : 0;
 }

@@ -86,6 +86,16 @@ typedef ZXactSlotData *ZXactSlot;
 #define ZHEAP_XACT_SLOT_RESERVE \
 	UNDO_KNOB("xact-slots-kept", ZHEAP_XACT_SLOTS_ROOM, 2, ZHEAP_XACT_SLOTS_ROOM)
 
+/*
+ * ... but no further than is of use on a page with so many rows: one for each,
+ * and one for what is spilled.  So a page takes four chunks of large values.
+ */
+static inline int
+zheap_page_slots_kept(int nrows)
+{
+	return Min(nrows + 1, ZHEAP_XACT_SLOT_RESERVE);
+}
+
 #define ZPageGetOpaque(page) \
 	((ZPageOpaque) ((char *) (page) + BLCKSZ - sizeof(ZPageOpaqueData)))
 #define ZPageGetXactSlots(page) \

@@ -76,9 +76,8 @@ extern uint16 zheap_tuple_form_small(TupleDesc desc, const Datum *values,
 									 char **buf, uint32 *bufsize);
 
 /*
- * Form a row from any kind of tuple slot, toasting as heap would (through
- * heap_toast_insert_or_update on a heap tuple of the relation; oldslot is the
- * row version being replaced, or NULL).  options: HEAP_INSERT_*.
+ * Form a row from any kind of tuple slot, toasting as heap would; oldslot is
+ * the row version being replaced, or NULL.  options: HEAP_INSERT_*.
  * Writes to the toast table: no buffer locks held.
  */
 extern ZTuple *zheap_toast_form_from_slot(Relation rel, TupleTableSlot *slot,
@@ -107,7 +106,7 @@ extern void zheap_tuple_deform(TupleDesc desc, const char *tuple, uint16 len,
 
 /*
  * The same with toasting, from values, for a table that is being rewritten:
- * core's toaster keeps the identity of values that are out of line already.
+ * values that are out of line already keep their identity.
  */
 extern ZTuple *zheap_toast_form_rewritten(Relation rel, const Datum *values,
 										  const bool *isnull, int options);

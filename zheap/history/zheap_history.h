@@ -228,8 +228,9 @@ extern void zheap_visibility_end(ZReadContext *cx);
  * locked (share is enough) during the whole call.  Returns true and fills *v
  * if there is one that isn't ended.  All snapshot types:
  *	MVCC, SELF, ANY (newest non-aborted image, whatever its status), DIRTY
- *	(fills snapshot->xmin, xmax, speculativeToken), NON_VACUUMABLE, TOAST (as
- *	SELF).  With an ended result true is returned for NON_VACUUMABLE only;
+ *	(fills snapshot->xmin, xmax, speculativeToken), NON_VACUUMABLE, TOAST
+ *	(any image of a row whose insertion wasn't rolled back).  With an ended
+ *	result true is returned for NON_VACUUMABLE and TOAST only;
  *	otherwise false, but *v is filled (kind,
  *	writer, next) when the newest relevant version is ended, else v->len = 0.
  */

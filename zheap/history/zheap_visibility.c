@@ -133,6 +133,9 @@ judge_owner(SnapshotType type, ZXactStatus status)
 		return VERDICT_ACCEPT;
 	if (status == ZXACT_ABORTED)
 		return VERDICT_STEP_BACK;
+	/* any version of a chunk is the same (Z43) */
+	if (type == SNAPSHOT_TOAST)
+		return VERDICT_ACCEPT;
 
 	switch (type)
 	{
@@ -141,7 +144,6 @@ judge_owner(SnapshotType type, ZXactStatus status)
 			return status == ZXACT_CURRENT ? VERDICT_JUDGE_RECORD :
 				VERDICT_STEP_BACK;
 		case SNAPSHOT_SELF:
-		case SNAPSHOT_TOAST:
 		case SNAPSHOT_DIRTY:
 			return status == ZXACT_CURRENT ? VERDICT_ACCEPT_IF_FOUND :
 				VERDICT_STEP_BACK;
@@ -299,6 +301,12 @@ version_accept(ZReadContext *cx, ZWalk *walk, ZWalkState state, Buffer buffer,
 									&v->len, walk->missing);
 		zheap_walk_forget_missing(walk);
 	}
+	/* nobody asks who made a chunk or ended it */
+	if (cx->snapshot->snapshot_type == SNAPSHOT_TOAST)
+	{
+		v->approximate = true;
+		return true;
+	}
 	if (state == ZWALK_OWNED && v->kind == 0 && !v->approximate)
 		zheap_visibility_identify(cx, walk, buffer, v);
 	if (!v->ended)
@@ -403,7 +411,6 @@ own_is_accepted(const ZReadContext *cx, ZWalk *walk)
 	switch (cx->snapshot->snapshot_type)
 	{
 		case SNAPSHOT_SELF:
-		case SNAPSHOT_TOAST:
 			return true;
 		case SNAPSHOT_DIRTY:
 			return ZHeaderIsEnded(&walk->hdr);
@@ -489,8 +496,8 @@ zheap_visibility_find_patiently(ZReadContext *cx, ZWalk *walk,
 
 /*
  * See zheap_history.h for the contract.  An ended version found is left in
- * *v with its bytes; NON_VACUUMABLE is the one type that may return true for
- * one (it isn't removable yet).
+ * *v with its bytes.  True is returned for one with NON_VACUUMABLE, if it isn't
+ * removable yet, and with TOAST.
  */
 bool
 zheap_visibility_find(ZReadContext *cx, Buffer buffer, Page page,
@@ -661,8 +668,7 @@ zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
 
 	*mine = false;
 
-	if (!mvcc && type != SNAPSHOT_DIRTY && type != SNAPSHOT_SELF &&
-		type != SNAPSHOT_TOAST)
+	if (!mvcc && type != SNAPSHOT_DIRTY && type != SNAPSHOT_SELF)
 		return false;
 	if (ZItemIdIsSpilled(lp))
 	{

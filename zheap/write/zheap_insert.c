@@ -30,6 +30,7 @@
 #include "access/xloginsert.h"
 #include "catalog/catalog.h"
 #include "common/hashfn.h"
+#include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
@@ -172,6 +173,7 @@ choose_offsets(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
 	OffsetNumber max = 0;
 	bool		append = true;
 	Size		per_row;
+	int			kept;
 
 	if (step->is_new)
 		change->first = FirstOffsetNumber;
@@ -203,17 +205,23 @@ choose_offsets(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
 		return false;
 
 	/* a big row may use up an empty page's reserve for xact slots, alone */
-	limit = Min(limit, ZHEAP_NEW_PAGE_ROOM + per_row);
+	kept = zheap_page_slots_kept(max + 1);
+	if (max == 0)
+		limit = Min(limit, BLCKSZ - SizeOfPageHeaderData -
+					sizeof(ZPageOpaqueData) - kept * sizeof(ZXactSlotData));
 	while (change->ntuples < ntuples)
 	{
 		OffsetNumber off = change->first + change->ntuples;
+		Size		more = (zheap_page_slots_kept(max + change->ntuples + 1) -
+							kept) * sizeof(ZXactSlotData);
 
 		if (off > MaxHeapTuplesPerPage)
 			break;
 		if (!append &&
 			(off > max || ItemIdIsUsed(PageGetItemId(step->page, off))))
 			break;
-		if (need + tuples[change->ntuples]->len + per_row + save > limit)
+		if (need + tuples[change->ntuples]->len + per_row + save + more >
+			limit)
 			break;
 		need += tuples[change->ntuples]->len + per_row;
 		change->ntuples++;
@@ -915,7 +923,10 @@ zheap_insert_copied(Relation rel, ZTuple *tuple, const ZUndo *undo,
  * ----------------------------------------------------------------
  */
 
-/* The pointer of my speculative row; ERROR if it isn't one. */
+/*
+ * The pointer of my speculative row; ERROR if it isn't one.  Chunks of one
+ * are plain rows, which nobody finds before it is confirmed.
+ */
 static ItemId
 speculative_item(Relation rel, Page page, const ItemPointerData *tid)
 {
@@ -928,7 +939,8 @@ speculative_item(Relation rel, Page page, const ItemPointerData *tid)
 	if (lp != NULL && ItemIdIsNormal(lp))
 	{
 		zheap_header_get((char *) PageGetItem(page, lp), &header);
-		if ((header.flags2 & ZH_SPECULATIVE) != 0)
+		if ((header.flags2 & ZH_SPECULATIVE) != 0 ||
+			rel->rd_rel->relkind == RELKIND_TOASTVALUE)
 			return lp;
 	}
 	ereport(ERROR,
@@ -999,7 +1011,9 @@ remove_speculative(Relation rel, Buffer buffer, ItemPointer tid, uint16 *len)
 		memcpy(copy, tuple, *len);
 	}
 	zheap_page_set_dead(work, zheap_tid_offset(tid));
-	delta->told = RelationIsLogicallyLogged(rel);
+	/* decoding forgets the chunks along with the row */
+	delta->told = RelationIsLogicallyLogged(rel) &&
+		rel->rd_rel->relkind != RELKIND_TOASTVALUE;
 	zheap_delta_finish(delta, InvalidFxid);
 	pfree(delta);
 	return copy;

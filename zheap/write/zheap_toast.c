@@ -3,21 +3,22 @@
  * zheap_toast.c
  *	  Rows on their way into a table: taken from a tuple slot, and toasted.
  *
- * The toast table is a heap, so core's toaster does the work, on heap tuples
- * that are made for it alone and never stored.
+ * What is compressed or stored out of line is what heap would choose: core's
+ * helpers for table access methods find the values, zheap_chunk.c stores them.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
 #include "access/heaptoast.h"
 #include "access/htup_details.h"
+#include "access/toast_helper.h"
 #include "catalog/pg_class.h"
 #include "executor/tuptable.h"
 #include "utils/rel.h"
 
 #include "zheap/format/zheap_tuple.h"
+#include "zheap/write/zheap_chunk.h"
 
 /* some value of the tuple slot is stored out of line */
 static bool
@@ -38,47 +39,157 @@ slot_has_external(TupleTableSlot *slot)
 	return false;
 }
 
-/* form a row from what the toaster makes of the values */
+/* ----------------------------------------------------------------
+ *	making a row shorter
+ * ----------------------------------------------------------------
+ */
+
+/* a row whose values are compressed, or moved out of line */
+typedef struct Toasting
+{
+	Relation	rel;
+	int			options;		/* for chunks */
+	ToastTupleContext ttc;
+	Size		header;			/* as heap counts it */
+} Toasting;
+
+/*
+ * Is the row longer than the target?  Heap's measure, so that what is stored
+ * out of line, and how, is the same in tables of both kinds.
+ */
+static bool
+is_too_long(const Toasting *t, Size target)
+{
+	return heap_compute_data_size(RelationGetDescr(t->rel),
+								  t->ttc.ttc_values, t->ttc.ttc_isnull) >
+		target - t->header;
+}
+
+/* move a value out of line */
+static void
+externalize(Toasting *t, int i)
+{
+	ToastAttrInfo *attr = &t->ttc.ttc_attr[i];
+	Datum		inline_value = t->ttc.ttc_values[i];
+
+	t->ttc.ttc_values[i] = zheap_chunk_save(t->rel, inline_value,
+											attr->tai_oldexternal,
+											t->options);
+	if (attr->tai_colflags & TOASTCOL_NEEDS_FREE)
+		pfree(DatumGetPointer(inline_value));
+	attr->tai_colflags |= TOASTCOL_NEEDS_FREE | TOASTCOL_IGNORE;
+	t->ttc.ttc_flags |= TOAST_NEEDS_FREE | TOAST_NEEDS_CHANGE;
+}
+
+/* compress the biggest values until the row fits; main: of storage MAIN */
+static void
+compress_values(Toasting *t, Size target, bool main)
+{
+	TupleDesc	desc = RelationGetDescr(t->rel);
+
+	while (is_too_long(t, target))
+	{
+		int			i =
+			toast_tuple_find_biggest_attribute(&t->ttc, true, main);
+
+		if (i < 0)
+			return;
+		if (main || TupleDescAttr(desc, i)->attstorage == TYPSTORAGE_EXTENDED)
+			toast_tuple_try_compression(&t->ttc, i);
+		else
+			t->ttc.ttc_attr[i].tai_colflags |= TOASTCOL_INCOMPRESSIBLE;
+
+		/* too big whatever becomes of the others: these needn't change */
+		if (!main && OidIsValid(t->rel->rd_rel->reltoastrelid) &&
+			t->ttc.ttc_attr[i].tai_size > target - t->header)
+			externalize(t, i);
+	}
+}
+
+/* move the biggest values out of line until the row fits */
+static void
+externalize_values(Toasting *t, Size target, bool main)
+{
+	if (!OidIsValid(t->rel->rd_rel->reltoastrelid))
+		return;
+	while (is_too_long(t, target))
+	{
+		int			i =
+			toast_tuple_find_biggest_attribute(&t->ttc, false, main);
+
+		if (i < 0)
+			return;
+		externalize(t, i);
+	}
+}
+
+/* the values of the old version that the new one doesn't have any more */
+static void
+delete_old_values(Toasting *t)
+{
+	TupleDesc	desc = RelationGetDescr(t->rel);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		if (t->ttc.ttc_attr[i].tai_colflags & TOASTCOL_NEEDS_DELETE_OLD)
+			zheap_chunk_delete(t->rel, t->ttc.ttc_oldvalues[i], false);
+	}
+}
+
+/*
+ * Form a row with large values compressed, or stored out of line, as heap.
+ * Logical decoding keeps the chunks for the row, which is the next one it is
+ * given in the transaction, but for more rows of a multi-insert.
+ */
 static ZTuple *
 form_toasted(Relation rel, const Datum *values, const bool *isnull,
 			 TupleTableSlot *oldslot, int options)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
-	HeapTuple	newtup;
-	HeapTuple	oldtup = NULL;
-	HeapTuple	toasted;
-	Datum	   *tvalues = palloc(desc->natts * sizeof(Datum));
-	bool	   *tisnull = palloc(desc->natts * sizeof(bool));
+	Size		target = RelationGetToastTupleTarget(rel, TOAST_TUPLE_TARGET);
+	Toasting	t = {.rel = rel,.options = options};
 	ZTuple	   *result;
 
-	/*
-	 * Neither heap tuple is ever stored: they only carry values.  Logical
-	 * decoding keeps the chunks for the row, which is the next one it is
-	 * given in the transaction, but for more rows of a multi-insert.
-	 */
-	newtup = heap_form_tuple(desc, (Datum *) values, (bool *) isnull);
-	newtup->t_tableOid = RelationGetRelid(rel);
+	Assert(rel->rd_rel->relkind != RELKIND_TOASTVALUE);
+	t.ttc.ttc_rel = rel;
+	t.ttc.ttc_values = palloc(desc->natts * sizeof(Datum));
+	t.ttc.ttc_isnull = palloc(desc->natts * sizeof(bool));
+	t.ttc.ttc_attr = palloc(desc->natts * sizeof(ToastAttrInfo));
+	memcpy(t.ttc.ttc_values, values, desc->natts * sizeof(Datum));
+	memcpy(t.ttc.ttc_isnull, isnull, desc->natts * sizeof(bool));
 	if (oldslot != NULL)
 	{
 		slot_getallattrs(oldslot);
-		oldtup = heap_form_tuple(desc, oldslot->tts_values,
-								 oldslot->tts_isnull);
-		oldtup->t_tableOid = RelationGetRelid(rel);
+		t.ttc.ttc_oldvalues = oldslot->tts_values;
+		t.ttc.ttc_oldisnull = oldslot->tts_isnull;
 	}
+	toast_tuple_init(&t.ttc);
+	t.header = MAXALIGN(SizeofHeapTupleHeader +
+						((t.ttc.ttc_flags & TOAST_HAS_NULLS) ?
+						 BITMAPLEN(desc->natts) : 0));
 
-	toasted = heap_toast_insert_or_update(rel, newtup, oldtup, options);
-	heap_deform_tuple(toasted, desc, tvalues, tisnull);
-	result = zheap_tuple_form(desc, tvalues, tisnull);
+	compress_values(&t, target, false);
+	externalize_values(&t, target, false);
+	compress_values(&t, target, true);
+	/* values of storage MAIN stay, if a page can hold the row at all */
+	externalize_values(&t, TOAST_TUPLE_TARGET_MAIN, true);
 
-	if (toasted != newtup)
-		heap_freetuple(toasted);
-	heap_freetuple(newtup);
-	if (oldtup != NULL)
-		heap_freetuple(oldtup);
-	pfree(tvalues);
-	pfree(tisnull);
+	result = zheap_tuple_form(desc, t.ttc.ttc_values, t.ttc.ttc_isnull);
+
+	if (t.ttc.ttc_flags & TOAST_NEEDS_DELETE_OLD)
+		delete_old_values(&t);
+	t.ttc.ttc_flags &= ~TOAST_NEEDS_DELETE_OLD;
+	toast_tuple_cleanup(&t.ttc);
+	pfree(t.ttc.ttc_values);
+	pfree(t.ttc.ttc_isnull);
+	pfree(t.ttc.ttc_attr);
 	return result;
 }
+
+/* ----------------------------------------------------------------
+ *	rows as they are
+ * ----------------------------------------------------------------
+ */
 
 /*
  * Would rows of both descriptors be formed of the same values by the same
@@ -202,7 +313,6 @@ zheap_toast_delete(Relation rel, const char *tuple, uint16 len,
 	TupleDesc	desc = RelationGetDescr(rel);
 	Datum	   *values;
 	bool	   *isnull;
-	HeapTuple	htup;
 
 	if (!zheap_tuple_has_external(tuple))
 		return;
@@ -210,10 +320,11 @@ zheap_toast_delete(Relation rel, const char *tuple, uint16 len,
 	values = palloc(desc->natts * sizeof(Datum));
 	isnull = palloc(desc->natts * sizeof(bool));
 	zheap_tuple_deform(desc, tuple, len, values, isnull);
-	htup = heap_form_tuple(desc, values, isnull);
-	htup->t_tableOid = RelationGetRelid(rel);
-	heap_toast_delete(rel, htup, is_speculative);
-	heap_freetuple(htup);
+	for (int i = 0; i < desc->natts; i++)
+	{
+		if (TupleDescAttr(desc, i)->attlen == -1 && !isnull[i])
+			zheap_chunk_delete(rel, values[i], is_speculative);
+	}
 	pfree(values);
 	pfree(isnull);
 }

@@ -1,0 +1,602 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_chunk.c
+ *	  Values that are stored out of line: saved, fetched and deleted as chunks
+ *	  of the toast table, through the table access method and the table's index
+ *	  on (chunk_id, chunk_seq).
+ *
+ * A chunk is never updated, and no transaction deletes it but the one that
+ * replaces or deletes the last version of the row which points to it (Z42).
+ * So who fetches a value asks for no version: any chunk is the right one whose
+ * insertion wasn't rolled back, ended, spilled or not (Z43).  That is what
+ * SNAPSHOT_TOAST means.
+ *
+ * A value that goes on with the row's next version is neither written nor
+ * touched.  One that is replaced gets a new identity, because a pointer in an
+ * older version must lead to the old bytes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/detoast.h"
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/heaptoast.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/toast_internals.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_am_d.h"
+#include "catalog/pg_class.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/fmgroids.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "zheap/format/zheap_page.h"
+#include "zheap/write/zheap_chunk.h"
+
+#include "pg_compat.h"
+
+/* chunks written by one call: they fill two pages */
+#define CHUNKS_AT_ONCE			8
+
+/* columns of a toast table */
+#define CHUNK_ID				1
+#define CHUNK_SEQ				2
+#define CHUNK_DATA				3
+#define CHUNK_NATTS				3
+
+/* any chunk whose insertion wasn't rolled back */
+static SnapshotData any_chunk = {.snapshot_type = SNAPSHOT_TOAST};
+
+/* the toast table, with its indexes */
+typedef struct Chunks
+{
+	Relation	rel;
+	Relation   *index;
+	int			nindexes;
+	int			valid;			/* index to be searched */
+	LOCKMODE	lockmode;
+} Chunks;
+
+/* ----------------------------------------------------------------
+ *	the toast table
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * pg_upgrade lets the new cluster create a toast table and puts the old file
+ * there.  The new one is a zheap, but a table that version 1.0 made has a
+ * heap's file.
+ */
+static bool
+has_heap_file(Relation toastrel)
+{
+	BlockNumber nblocks = RelationGetNumberOfBlocks(toastrel);
+
+	for (BlockNumber block = 0; block < nblocks; block++)
+	{
+		Buffer		buffer = ReadBuffer(toastrel, block);
+		bool		is_new;
+		bool		is_heap;
+
+		CHECK_FOR_INTERRUPTS();
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		is_new = PageIsNew(BufferGetPage(buffer));
+		is_heap = !is_new && PageGetSpecialSize(BufferGetPage(buffer)) == 0;
+		UnlockReleaseBuffer(buffer);
+		if (!is_new)
+			return is_heap;
+	}
+	return false;
+}
+
+/*
+ * Is the toast table a heap?  A file that is one, in spite of the catalog, is
+ * used as one until VACUUM puts that right.
+ */
+bool
+zheap_chunk_is_heap(Relation toastrel)
+{
+	if (toastrel->rd_tableam == GetHeapamTableAmRoutine())
+		return true;
+	if (toastrel->rd_amcache != NULL)
+		return false;
+	if (has_heap_file(toastrel))
+	{
+		toastrel->rd_tableam = GetHeapamTableAmRoutine();
+		return true;
+	}
+	/* not empty, and not a heap: the answer stays */
+	if (RelationGetNumberOfBlocks(toastrel) > 0)
+		toastrel->rd_amcache = MemoryContextAllocZero(CacheMemoryContext, 1);
+	return false;
+}
+
+static void
+open_indexes(Chunks *chunks, Relation toastrel, LOCKMODE lockmode)
+{
+	chunks->rel = toastrel;
+	chunks->lockmode = lockmode;
+	chunks->valid = toast_open_indexes(toastrel, lockmode, &chunks->index,
+									   &chunks->nindexes);
+}
+
+/* the locks of a writer stay until its transaction ends, as core's do */
+static void
+close_indexes(Chunks *chunks)
+{
+	toast_close_indexes(chunks->index, chunks->nindexes,
+						chunks->lockmode == AccessShareLock ?
+						AccessShareLock : NoLock);
+}
+
+/* ----------------------------------------------------------------
+ *	searching
+ * ----------------------------------------------------------------
+ */
+
+/* the chunks first to last of a value, in order */
+typedef struct ChunkScan
+{
+	IndexScanDesc scan;
+	TupleTableSlot *slot;
+} ChunkScan;
+
+static void
+scan_begin(ChunkScan *cs, Chunks *chunks, Snapshot snapshot, Oid valueid,
+		   int32 first, int32 last)
+{
+	ScanKeyData key[3];
+	int			nkeys = 0;
+
+	ScanKeyInit(&key[nkeys++], CHUNK_ID, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(valueid));
+	if (first == last)
+		ScanKeyInit(&key[nkeys++], CHUNK_SEQ, BTEqualStrategyNumber, F_INT4EQ,
+					Int32GetDatum(first));
+	else
+	{
+		if (first > 0)
+			ScanKeyInit(&key[nkeys++], CHUNK_SEQ,
+						BTGreaterEqualStrategyNumber, F_INT4GE,
+						Int32GetDatum(first));
+		if (last < PG_INT32_MAX)
+			ScanKeyInit(&key[nkeys++], CHUNK_SEQ, BTLessEqualStrategyNumber,
+						F_INT4LE, Int32GetDatum(last));
+	}
+	cs->slot = table_slot_create(chunks->rel, NULL);
+	cs->scan = index_beginscan(chunks->rel, chunks->index[chunks->valid],
+							   snapshot, NULL, nkeys, 0);
+	index_rescan(cs->scan, key, nkeys, NULL, 0);
+}
+
+/* the next chunk, in cs->slot */
+static bool
+scan_next(ChunkScan *cs)
+{
+	return index_getnext_slot(cs->scan, ForwardScanDirection, cs->slot);
+}
+
+static void
+scan_end(ChunkScan *cs)
+{
+	index_endscan(cs->scan);
+	ExecDropSingleTupleTableSlot(cs->slot);
+}
+
+/* is there a chunk of the value, be it one that only old snapshots need */
+static bool
+value_exists(Chunks *chunks, Oid valueid)
+{
+	ChunkScan	cs;
+	bool		found;
+
+	scan_begin(&cs, chunks, &any_chunk, valueid, 0, PG_INT32_MAX);
+	found = scan_next(&cs);
+	scan_end(&cs);
+	return found;
+}
+
+/* ----------------------------------------------------------------
+ *	saving
+ * ----------------------------------------------------------------
+ */
+
+/* what is stored of a value, and the pointer to it, but for its identity */
+static char *
+value_bytes(struct varlena *value, struct varatt_external *pointer)
+{
+	if (VARATT_IS_SHORT(value))
+	{
+		pointer->va_extinfo = VARSIZE_SHORT(value) - VARHDRSZ_SHORT;
+		pointer->va_rawsize = pointer->va_extinfo + VARHDRSZ;
+		return VARDATA_SHORT(value);
+	}
+	if (VARATT_IS_COMPRESSED(value))
+	{
+		pointer->va_rawsize = VARDATA_COMPRESSED_GET_EXTSIZE(value) + VARHDRSZ;
+		VARATT_EXTERNAL_SET_SIZE_AND_COMPRESS_METHOD(*pointer,
+													 VARSIZE(value) - VARHDRSZ,
+													 VARDATA_COMPRESSED_GET_COMPRESS_METHOD(value));
+	}
+	else
+	{
+		pointer->va_rawsize = VARSIZE(value);
+		pointer->va_extinfo = VARSIZE(value) - VARHDRSZ;
+	}
+	return VARDATA(value);
+}
+
+/* an identity that nothing in the table has, nor in "other" unless NULL */
+static Oid
+unused_identity(Chunks *chunks, Chunks *other)
+{
+	Oid			id;
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		id = GetNewObjectId();
+	} while (value_exists(chunks, id) ||
+			 (other != NULL && value_exists(other, id)));
+	return id;
+}
+
+/*
+ * The identity of a value to be saved.  In a rewrite versions in undo go on
+ * pointing to the values that they had, in the table that core will put in
+ * place of the old one; *saved: the value was saved for another version.  If
+ * it isn't stored as it was, compressed now or no more, it is another value.
+ */
+static Oid
+choose_identity(Relation rel, Chunks *chunks,
+				const struct varatt_external *new, struct varlena *old,
+				bool *saved)
+{
+	Chunks		before;
+	Oid			id;
+
+	*saved = false;
+	if (!OidIsValid(rel->rd_toastoid))
+		return unused_identity(chunks, NULL);
+
+	if (old != NULL && VARATT_IS_EXTERNAL_ONDISK(old))
+	{
+		struct varatt_external pointer;
+
+		VARATT_EXTERNAL_GET_POINTER(pointer, old);
+		if (pointer.va_toastrelid == rel->rd_toastoid &&
+			pointer.va_rawsize == new->va_rawsize &&
+			pointer.va_extinfo == new->va_extinfo)
+		{
+			*saved = value_exists(chunks, pointer.va_valueid);
+			return pointer.va_valueid;
+		}
+	}
+	open_indexes(&before, table_open(rel->rd_toastoid, AccessShareLock),
+				 AccessShareLock);
+	(void) zheap_chunk_is_heap(before.rel);
+	id = unused_identity(chunks, &before);
+	close_indexes(&before);
+	table_close(before.rel, AccessShareLock);
+	return id;
+}
+
+/*
+ * The index entries of a chunk.  The first one of a value proves that its
+ * identity is unused; for the others nothing is to be found.  For these nbtree
+ * is told that the value may have replaced another, so that it looks for dead
+ * entries before it splits a page.
+ */
+static void
+insert_entries(Chunks *chunks, TupleTableSlot *slot, bool first)
+{
+	for (int i = 0; i < chunks->nindexes; i++)
+	{
+		Relation	index = chunks->index[i];
+
+		if (!index->rd_index->indisready)
+			continue;
+		(void) index_insert(index, slot->tts_values, slot->tts_isnull,
+							&slot->tts_tid, chunks->rel,
+							first && index->rd_index->indisunique ?
+							UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
+							!first, NULL);
+	}
+}
+
+/* Fill a tuple slot with a chunk, whose bytes are copied to buf. */
+static void
+fill_chunk(TupleTableSlot *slot, Oid id, int32 seq, char *buf,
+		   const char *data, int32 len)
+{
+	SET_VARSIZE(buf, len + VARHDRSZ);
+	memcpy(VARDATA(buf), data, len);
+	ExecClearTuple(slot);
+	slot->tts_values[CHUNK_ID - 1] = ObjectIdGetDatum(id);
+	slot->tts_values[CHUNK_SEQ - 1] = Int32GetDatum(seq);
+	slot->tts_values[CHUNK_DATA - 1] = PointerGetDatum(buf);
+	memset(slot->tts_isnull, false, CHUNK_NATTS * sizeof(bool));
+	ExecStoreVirtualTuple(slot);
+}
+
+static void
+insert_chunks(Chunks *chunks, Oid id, const char *data, int32 len, int options)
+{
+	CommandId	cid = GetCurrentCommandId(true);
+	Size		bufsize = INTALIGN(TOAST_MAX_CHUNK_SIZE + VARHDRSZ);
+	int32		total = (len - 1) / TOAST_MAX_CHUNK_SIZE + 1;
+	int			nslots = Min(total, CHUNKS_AT_ONCE);
+	TupleTableSlot *slots[CHUNKS_AT_ONCE];
+	char	   *buf = palloc(nslots * bufsize);
+	int32		seq = 0;
+
+	for (int i = 0; i < nslots; i++)
+		slots[i] = table_slot_create(chunks->rel, NULL);
+
+	while (seq < total)
+	{
+		int32		first = seq;
+		int			n;
+
+		CHECK_FOR_INTERRUPTS();
+		for (n = 0; n < nslots && seq < total; n++, seq++)
+		{
+			int32		at = seq * TOAST_MAX_CHUNK_SIZE;
+
+			fill_chunk(slots[n], id, seq, buf + n * bufsize, data + at,
+					   Min(len - at, TOAST_MAX_CHUNK_SIZE));
+		}
+		if (n == 1)
+			table_tuple_insert(chunks->rel, slots[0], cid, options, NULL);
+		else
+			table_multi_insert(chunks->rel, slots, n, cid, options, NULL);
+		for (int i = 0; i < n; i++)
+			insert_entries(chunks, slots[i], first + i == 0);
+	}
+
+	for (int i = 0; i < nslots; i++)
+		ExecDropSingleTupleTableSlot(slots[i]);
+	pfree(buf);
+}
+
+Datum
+zheap_chunk_save(Relation rel, Datum value, struct varlena *old, int options)
+{
+	Relation	toastrel = table_open(rel->rd_rel->reltoastrelid,
+									  RowExclusiveLock);
+	struct varatt_external pointer;
+	struct varlena *result;
+	Chunks		chunks;
+	char	   *data;
+	bool		saved;
+
+	Assert(!VARATT_IS_EXTERNAL(DatumGetPointer(value)));
+	options &= ~HEAP_INSERT_SPECULATIVE;
+	if (zheap_chunk_is_heap(toastrel))
+	{
+		Datum		external = toast_save_datum(rel, value, old, options);
+
+		table_close(toastrel, NoLock);
+		return external;
+	}
+
+	data = value_bytes((struct varlena *) DatumGetPointer(value), &pointer);
+	open_indexes(&chunks, toastrel, RowExclusiveLock);
+	pointer.va_toastrelid = OidIsValid(rel->rd_toastoid) ?
+		rel->rd_toastoid : RelationGetRelid(toastrel);
+	pointer.va_valueid = choose_identity(rel, &chunks, &pointer, old,
+										 &saved);
+	if (!saved && VARATT_EXTERNAL_GET_EXTSIZE(pointer) > 0)
+		insert_chunks(&chunks, pointer.va_valueid, data,
+					  VARATT_EXTERNAL_GET_EXTSIZE(pointer), options);
+	close_indexes(&chunks);
+	table_close(toastrel, NoLock);
+
+	result = palloc(TOAST_POINTER_SIZE);
+	SET_VARTAG_EXTERNAL(result, VARTAG_ONDISK);
+	memcpy(VARDATA_EXTERNAL(result), &pointer, sizeof(pointer));
+	return PointerGetDatum(result);
+}
+
+/* ----------------------------------------------------------------
+ *	deleting
+ * ----------------------------------------------------------------
+ */
+
+static void
+delete_chunk(Chunks *chunks, TupleTableSlot *slot, Oid valueid,
+			 bool speculative)
+{
+	TM_FailureData tmfd;
+	TM_Result	result;
+
+	if (speculative)
+	{
+		table_tuple_complete_speculative(chunks->rel, slot, 0, false);
+		return;
+	}
+	result = table_tuple_delete(chunks->rel, &slot->tts_tid,
+								GetCurrentCommandId(true), SnapshotAny,
+								InvalidSnapshot, true, &tmfd, false);
+	if (result != TM_Ok)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg_internal("chunk (%u,%u) of toast value %u in %s was deleted before its row (%d)",
+								 ItemPointerGetBlockNumber(&slot->tts_tid),
+								 ItemPointerGetOffsetNumber(&slot->tts_tid),
+								 valueid, RelationGetRelationName(chunks->rel),
+								 result)));
+}
+
+void
+zheap_chunk_delete(Relation rel, Datum value, bool speculative)
+{
+	struct varatt_external pointer;
+	Relation	toastrel;
+	Chunks		chunks;
+	ChunkScan	cs;
+
+	if (!VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(value)))
+		return;
+	VARATT_EXTERNAL_GET_POINTER(pointer, DatumGetPointer(value));
+	toastrel = table_open(pointer.va_toastrelid, RowExclusiveLock);
+	if (zheap_chunk_is_heap(toastrel))
+		toast_delete_datum(rel, value, speculative);
+	else
+	{
+		open_indexes(&chunks, toastrel, RowExclusiveLock);
+		scan_begin(&cs, &chunks, &any_chunk, pointer.va_valueid, 0,
+				   PG_INT32_MAX);
+		while (scan_next(&cs))
+			delete_chunk(&chunks, cs.slot, pointer.va_valueid, speculative);
+		scan_end(&cs);
+		close_indexes(&chunks);
+	}
+	table_close(toastrel, NoLock);
+}
+
+/* ----------------------------------------------------------------
+ *	fetching
+ * ----------------------------------------------------------------
+ */
+
+/* the chunk's bytes; ERROR if its number or length isn't the one expected */
+static const char *
+chunk_bytes(Chunks *chunks, TupleTableSlot *slot, Oid valueid, int32 expected,
+			int32 expected_len)
+{
+	struct varlena *chunk;
+	int32		seq;
+
+	slot_getallattrs(slot);
+	seq = DatumGetInt32(slot->tts_values[CHUNK_SEQ - 1]);
+	chunk =
+		(struct varlena *) DatumGetPointer(slot->tts_values[CHUNK_DATA - 1]);
+	if (seq != expected)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg_internal("unexpected chunk number %d (expected %d) for toast value %u in %s",
+								 seq, expected, valueid,
+								 RelationGetRelationName(chunks->rel))));
+	if (VARATT_IS_COMPRESSED(chunk) || VARATT_IS_EXTERNAL(chunk) ||
+		VARSIZE_ANY_EXHDR(chunk) != expected_len)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg_internal("unexpected size of chunk %d (expected %d) for toast value %u in %s",
+								 seq, expected_len, valueid,
+								 RelationGetRelationName(chunks->rel))));
+	return VARDATA_ANY(chunk);
+}
+
+void
+zheap_chunk_fetch(Relation toastrel, Oid valueid, int32 attrsize,
+				  int32 sliceoffset, int32 slicelength,
+				  struct varlena *result)
+{
+	int32		total = (attrsize - 1) / TOAST_MAX_CHUNK_SIZE + 1;
+	int32		end = sliceoffset + slicelength;
+	int32		first = sliceoffset / TOAST_MAX_CHUNK_SIZE;
+	int32		last = (end - 1) / TOAST_MAX_CHUNK_SIZE;
+	int32		next = first;
+	Chunks		chunks;
+	ChunkScan	cs;
+
+	if (zheap_chunk_is_heap(toastrel))
+	{
+		table_relation_fetch_toast_slice(toastrel, valueid, attrsize,
+										 sliceoffset, slicelength, result);
+		return;
+	}
+
+	/* the caller must have a snapshot, which keeps the value */
+	open_indexes(&chunks, toastrel, AccessShareLock);
+	scan_begin(&cs, &chunks, get_toast_snapshot(), valueid, first,
+			   last == total - 1 ? PG_INT32_MAX : last);
+	while (scan_next(&cs))
+	{
+		int32		at = next * TOAST_MAX_CHUNK_SIZE;
+		int32		len = Min(attrsize - at, TOAST_MAX_CHUNK_SIZE);
+		const char *bytes = chunk_bytes(&chunks, cs.slot, valueid, next, len);
+		int32		from = Max(sliceoffset, at);
+		int32		to = Min(end, at + len);
+
+		if (next > last)
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg_internal("unexpected chunk number %d (out of range %d..%d) for toast value %u in %s",
+									 next, first, last, valueid,
+									 RelationGetRelationName(toastrel))));
+		memcpy(VARDATA(result) + (from - sliceoffset), bytes + (from - at),
+			   to - from);
+		next++;
+	}
+	if (next <= last)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg_internal("missing chunk number %d for toast value %u in %s",
+								 next, valueid,
+								 RelationGetRelationName(toastrel))));
+	scan_end(&cs);
+	close_indexes(&chunks);
+}
+
+/* ----------------------------------------------------------------
+ *	toast tables of version 1.0
+ * ----------------------------------------------------------------
+ */
+
+/* Change pg_class.relam.  (Toast tables have no dependency on it.) */
+static void
+set_access_method(Oid toastrelid, Oid am)
+{
+	Relation	class_rel = table_open(RelationRelationId, RowExclusiveLock);
+	HeapTuple	tuple = SearchSysCacheCopy1(RELOID,
+											ObjectIdGetDatum(toastrelid));
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for relation %u", toastrelid);
+	((Form_pg_class) GETSTRUCT(tuple))->relam = am;
+	CatalogTupleUpdate(class_rel, &tuple->t_self, tuple);
+	heap_freetuple(tuple);
+	table_close(class_rel, RowExclusiveLock);
+}
+
+bool
+zheap_chunk_vacuum(Relation toastrel)
+{
+	if (!zheap_chunk_is_heap(toastrel))
+		return false;
+	set_access_method(RelationGetRelid(toastrel), HEAP_TABLE_AM_OID);
+	ereport(LOG,
+			(errmsg("toast table \"%s\" is a heap and will be treated as such from now on",
+					RelationGetRelationName(toastrel))));
+	return true;
+}
+
+/*
+ * Core swaps access methods, too, but can't if they differ: it looks for
+ * dependencies that toast tables don't have.
+ */
+void
+zheap_chunk_prepare_swap(Oid oldtoast, Oid newtoast)
+{
+	Relation	oldrel = table_open(oldtoast, AccessExclusiveLock);
+	Relation	newrel = table_open(newtoast, AccessShareLock);
+	Oid			am = newrel->rd_rel->relam;
+
+	if (oldrel->rd_rel->relam != am)
+		set_access_method(oldtoast, am);
+	table_close(newrel, AccessShareLock);
+	table_close(oldrel, NoLock);
+}

@@ -1,0 +1,58 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_chunk.h
+ *	  Values that are stored out of line, in chunks.
+ *
+ * The chunks lie in the table's toast table.  That of a table made by version
+ * 1.0 is a heap; then core does the work.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZHEAP_CHUNK_H
+#define ZHEAP_CHUNK_H
+
+#include "postgres.h"
+
+#include "utils/relcache.h"
+
+/*
+ * Save a flat value for a row of rel and return the pointer that the row gets.
+ * old: the pointer by which the value was known before, or NULL; in a rewrite
+ * the value keeps its identity, and is saved once.  options: HEAP_INSERT_*.
+ * No buffer locks held.
+ */
+extern Datum zheap_chunk_save(Relation rel, Datum value, struct varlena *old,
+							  int options);
+
+/*
+ * Delete the value that a row of rel points to; does nothing if it is no such
+ * pointer.  With speculative the row was inserted speculatively by the same
+ * command, and nobody may see the value again.  No buffer locks held.
+ */
+extern void zheap_chunk_delete(Relation rel, Datum value, bool speculative);
+
+/* See table_relation_fetch_toast_slice(). */
+extern void zheap_chunk_fetch(Relation toastrel, Oid valueid, int32 attrsize,
+							  int32 sliceoffset, int32 slicelength,
+							  struct varlena *result);
+
+/*
+ * Is the toast table a heap, by its file, whatever the catalog says?  Then the
+ * relcache entry is used as a heap's from now on.
+ */
+extern bool zheap_chunk_is_heap(Relation toastrel);
+
+/*
+ * VACUUM of a toast table comes here first.  True if its file is a heap, put
+ * there by pg_upgrade: then the catalog says so, too, once the transaction has
+ * committed, and there is nothing else to be done.
+ */
+extern bool zheap_chunk_vacuum(Relation toastrel);
+
+/*
+ * A rewrite has filled the toast table newtoast, and core is going to swap it
+ * with oldtoast, which may be a heap: let both have one access method.
+ */
+extern void zheap_chunk_prepare_swap(Oid oldtoast, Oid newtoast);
+
+#endif							/* ZHEAP_CHUNK_H */
