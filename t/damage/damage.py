@@ -116,7 +116,10 @@ class Damage:
 
     def make_base(self, killed):
         base = throwaway.Cluster(self.bindir, "base%d" % killed)
-        base.tool("initdb", "-D", base.data, "-U", "tester", "-A", "trust", "-N")
+        # they are the default since 18
+        has = "--no-data-checksums" in base.tool("initdb", "--help")
+        base.tool("initdb", "-D", base.data, "-U", "tester", "-A", "trust", "-N",
+                  *(["--no-data-checksums"] if has else []))
         base.configure("postgresql.conf", "listen_addresses = ''\nport = 5432\n"
                        "shared_preload_libraries = 'zheap_am'\n"
                        "log_line_prefix = '%m [%p] %e '\n"
