@@ -9,6 +9,8 @@
 #   make core-suites   PostgreSQL's own regression and isolation tests on zheap
 #                      (core-suites-parallel, -wal, -minimal, -logical:
 #                      other settings)
+#   make packages      Debian's packages, built and tried; make dist: an archive
+#                      for PGXN; make top: undo, holders, rollbacks, refreshed
 #   make bench         measures heap beside zheap: bench/README.md
 #   make check-layers  no object may use one that stands to its right in OBJS,
 #                      no file include a header of a later folder
@@ -120,6 +122,7 @@ PG_CONFIG = pg_config
 # These look for a server themselves and need none to start with.
 CORE_MODES = parallel wal minimal logical
 TOOLS = check chaos planted demo soak bench bench-quick core-suites \
+	dist packages top \
 	$(CORE_MODES:%=core-suites-%)
 .PHONY: $(TOOLS) check-layers print-tests
 tool_env = $(if $(filter file,$(origin PG_CONFIG)),,PG_CONFIG='$(PG_CONFIG)')
@@ -164,6 +167,17 @@ bench:
 
 bench-quick:
 	@$(tool_env) QUICK=1 bash bench/run
+
+packages:
+	@$(tool_env) bash tools/packages
+
+top:
+	@bash tools/zheap-top
+
+# what is committed, under the name and version that META.json has
+dist:
+	@name=$$(sed -nE '/^ {3}"(name|version)"/s/.*: "(.*)",/\1/p' META.json | paste -sd-); \
+	git archive --format zip --prefix "$$name/" -o "$$name.zip" HEAD && echo "$$name.zip"
 
 # for tools/check
 print-tests:

@@ -154,9 +154,14 @@ kill_server($node);
 ok(start_after_kill($node), 'start after a crash');
 is(one('SELECT records, stats_reset > ' . "'" . (split /\|/, $totals)[2] . "'" . ' FROM pg_stat_zheap_undo_totals'), '0|t', 'but not a crash');
 
+# --- what a vacuum tells
+one('DELETE FROM a WHERE k > 4000');
+my ($ret, $out, $err) = $node->psql('postgres', 'VACUUM (VERBOSE) a');
+like($err, qr/removable cutoff: \d+\n.*buffer usage: [1-9]\d* hits, \d+ misses, \d+ dirtied\nWAL usage: [1-9]\d* records, \d+ full page images, [1-9]\d* bytes\nsystem usage: /s, 'figures of VACUUM (VERBOSE)');
+
 # --- limits
 one('CREATE ROLE poor; GRANT ALL ON b TO poor; ALTER ROLE poor SET zheap.transaction_undo_limit = 64');
-my ($ret, $out, $err) = $node->psql('postgres', "SET SESSION AUTHORIZATION poor; SET ROLE poor; \\set VERBOSITY verbose\nSET zheap.transaction_undo_limit = -1;");
+($ret, $out, $err) = $node->psql('postgres', "SET SESSION AUTHORIZATION poor; SET ROLE poor; \\set VERBOSITY verbose\nSET zheap.transaction_undo_limit = -1;");
 like($err, qr/42501: permission denied to set parameter "zheap.transaction_undo_limit"/, 'a role cannot raise its limit');
 my $poor = session($node);
 ask($poor, 'SET zheap.transaction_undo_limit = 64; SET ROLE poor');

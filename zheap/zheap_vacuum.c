@@ -25,6 +25,7 @@
 #include "commands/dbcommands.h"
 #include "commands/progress.h"
 #include "commands/vacuum.h"
+#include "executor/instrument.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/autovacuum.h"
@@ -796,9 +797,48 @@ advance_frozenxid(Relation rel, const VacuumParams *params)
 	return true;
 }
 
-static void
-report(Vacuum *vac, TimestampTz start, const PGRUsage *usage)
+/* what the session had used when the vacuum began */
+typedef struct VacuumUsage
 {
+	BufferUsage buffers;
+	WalUsage	wal;
+} VacuumUsage;
+
+static void
+append_usage(StringInfo buf, const VacuumUsage *before, double seconds)
+{
+	BufferUsage buffers = {0};
+	WalUsage	wal = {0};
+	int64		misses;
+	double		mb = BLCKSZ / (1024.0 * 1024.0);
+
+	BufferUsageAccumDiff(&buffers, &pgBufferUsage, &before->buffers);
+	WalUsageAccumDiff(&wal, &pgWalUsage, &before->wal);
+	misses = buffers.shared_blks_read + buffers.local_blks_read;
+	if (seconds > 0)
+		appendStringInfo(buf,
+						 "avg read rate: %.3f MB/s, avg write rate: %.3f MB/s\n",
+						 misses * mb / seconds,
+						 (buffers.shared_blks_dirtied +
+						  buffers.local_blks_dirtied) * mb / seconds);
+	appendStringInfo(buf,
+					 "buffer usage: %lld hits, %lld misses, %lld dirtied\n",
+					 (long long) (buffers.shared_blks_hit +
+								  buffers.local_blks_hit),
+					 (long long) misses,
+					 (long long) (buffers.shared_blks_dirtied +
+								  buffers.local_blks_dirtied));
+	appendStringInfo(buf,
+					 "WAL usage: %lld records, %lld full page images, %llu bytes\n",
+					 (long long) wal.wal_records, (long long) wal.wal_fpi,
+					 (unsigned long long) wal.wal_bytes);
+}
+
+static void
+report(Vacuum *vac, TimestampTz start, const PGRUsage *usage,
+	   const VacuumUsage *before)
+{
+	TimestampTz now = GetCurrentTimestamp();
 	bool		verbose = (vac->params->options & VACOPT_VERBOSE) != 0;
 	StringInfoData buf;
 
@@ -806,7 +846,7 @@ report(Vacuum *vac, TimestampTz start, const PGRUsage *usage)
 	{
 		if (!AmAutoVacuumWorkerProcess() ||
 			vac->params->log_min_duration < 0 ||
-			!TimestampDifferenceExceeds(start, GetCurrentTimestamp(),
+			!TimestampDifferenceExceeds(start, now,
 										vac->params->log_min_duration))
 			return;
 	}
@@ -826,6 +866,9 @@ report(Vacuum *vac, TimestampTz start, const PGRUsage *usage)
 	appendStringInfo(&buf, "dead item identifiers: %lld removed, %lld left\n",
 					 (long long) vac->pointers_freed,
 					 (long long) vac->dead_left);
+	appendStringInfo(&buf, "removable cutoff: " UINT64_FORMAT "\n",
+					 undo_log_horizons().discard_before);
+	append_usage(&buf, before, (now - start) / 1000000.0);
 	appendStringInfo(&buf, "system usage: %s", pg_rusage_show(usage));
 	ereport(verbose ? INFO : LOG, (errmsg_internal("%s", buf.data)));
 	pfree(buf.data);
@@ -838,6 +881,7 @@ zheap_vacuum_relation(Relation rel, struct VacuumParams *params,
 	Vacuum	   *vac = palloc0(sizeof(Vacuum));
 	TimestampTz start = GetCurrentTimestamp();
 	PGRUsage	usage;
+	VacuumUsage before = {.buffers = pgBufferUsage,.wal = pgWalUsage};
 
 	Assert(params->index_cleanup != VACOPTVALUE_UNSPECIFIED);
 	Assert(params->truncate != VACOPTVALUE_UNSPECIFIED);
@@ -884,5 +928,5 @@ zheap_vacuum_relation(Relation rel, struct VacuumParams *params,
 								 PROGRESS_VACUUM_PHASE_FINAL_CLEANUP);
 	update_table_stats(vac, start);
 	pgstat_progress_end_command();
-	report(vac, start, &usage);
+	report(vac, start, &usage, &before);
 }

@@ -1,0 +1,94 @@
+# The guide: every SQL block of docs/*.md runs, in the order of the page and in
+# a database of its own; links lead somewhere; the pictures are what their
+# script draws; the queries for postgres_exporter and tools/zheap-top work.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZheapTest;
+
+my $docs = "$FindBin::RealBin/../docs";
+my $node = zheap_node('guide');
+$node->start;
+my %installed = map { $_ => 1 } split /\n/, $node->safe_psql('postgres', 'SELECT name FROM pg_available_extensions');
+
+# what some blocks have to answer, by page and a word of theirs
+my @answer = (
+	[ 'getting-started', qr/^(\d+)\|\(0,1\)\n\1\|\(0,1\)\n/m, 'size and place are the same after five updates' ],
+	[ 'getting-started', qr/^1050000$/m, 'the rollback' ],
+	[ 'migrating', qr/^zheap$/m, 'access method' ],
+	[ 'migrating', qr/^0\|0$/m, 'the copy is complete' ],
+	[ 'migrating', qr/^4999\|990$/m, 'and has what changed meanwhile' ],
+	[ 'undo', qr/^2000\|\d+\|([1-9]|[1-3]\d)$/m, 'bytes per record' ],
+	[ 'monitoring', qr/^t\|t\|1000\|1\|0$/m, 'the writer' ],
+	[ 'scaling-out', qr/^1000\|1000$/m, 'partitions on another server' ],
+	[ 'extensions', qr/^off\nzheap$/m, 'default access method' ],
+	[ 'how-it-works', qr/^update\|1\|\d+$/m, 'an undo record' ],
+	[ 'how-it-works', qr/^1\|11\n2\|20$/m, 'what was rolled back' ],
+	[ 'operations', qr/^1\.1$/m, 'version' ],
+);
+
+my $blocks = 0;
+for my $file (sort glob "$docs/*.md")
+{
+	my ($page) = $file =~ m{([^/]+)\.md$};
+	my $text = slurp_file($file);
+
+	for my $link ($text =~ /\]\(([^)#:\s]+)(?:#[^)]*)?\)/g)
+	{
+		next if $link eq 'logical-replication.md';	# comes with decoding
+		ok(-e "$docs/$link", "$page: $link exists");
+	}
+	my @sql = $text =~ /^```sql\n(.*?)^```$/msg;
+	next if !@sql || ($text =~ /CREATE EXTENSION (?!zheap_am)(\w+)/ && !$installed{$1});
+	# its test is that of decoding
+	next if $page eq 'logical-replication';
+	(my $db = "guide_$page") =~ tr/-/_/;
+	$node->safe_psql('postgres', "CREATE DATABASE $db");
+	my ($ret, $out, $err) = $node->psql($db, join("\n", @sql), on_error_stop => 1);
+	is($ret, 0, "$page: " . @sql . ' blocks of SQL') or diag($err);
+	$blocks += @sql;
+	for (grep { $_->[0] eq $page } @answer)
+	{
+		like($out, $_->[1], "$page: $_->[2]");
+	}
+}
+cmp_ok($blocks, '>', 30, 'blocks were found');
+
+SKIP:
+{
+	skip 'no python3', 1 if system('python3 -c 1 >/dev/null 2>&1') != 0;
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	my $script = slurp_file("$docs/pictures.py");
+	put("$dir/pictures.py", $script);
+	system_or_bail('python3', "$dir/pictures.py");
+	for my $svg (map { m{([^/]+)$} } glob "$docs/*.svg")
+	{
+		is(slurp_file("$dir/$svg"), slurp_file("$docs/$svg"), "$svg is what the script draws");
+	}
+}
+
+# --- queries for Prometheus, as somebody who may only look
+$node->safe_psql('guide_monitoring', 'CREATE ROLE watcher LOGIN; GRANT pg_monitor TO watcher');
+ok($node->poll_query_until('guide_monitoring', q{SELECT n_tup_upd = 1000 AND n_tup_hot_upd = 1000 FROM pg_stat_user_tables WHERE relname = 'job'}), 'in place counts as HOT');
+my @query = slurp_file("$docs/postgres_exporter.yml") =~ /^  query: "(.*)"$/mg;
+is(scalar @query, 3, 'queries for postgres_exporter');
+for my $query (@query)
+{
+	my ($ret, $out, $err) = $node->psql('guide_monitoring', "SET SESSION AUTHORIZATION watcher; $query");
+	is("$ret $err", '0 ', 'a query: ' . substr($query, 0, 40));
+}
+
+# --- the terminal's view
+my $writer = session($node, 'guide_monitoring');
+ask($writer, 'BEGIN; UPDATE job SET state = 2');
+my $top = $ENV{ZHEAP_TOP} // "$FindBin::RealBin/../tools/zheap-top";
+my ($out, $err) = ('', '');
+ok(IPC::Run::run([ 'bash', $top, '-n', '2', '-i', '0.1', '--', '-h', $node->host, '-p', $node->port, '-d', 'guide_monitoring' ], '>', \$out, '2>', \$err), 'zheap-top') or diag($err);
+like($out, qr/undo\n.*holders\n.*backend.*writers\n.*20000.*rollbacks\n.*undo\n/s, 'shows holders and writers, twice');
+finish_session($writer);
+$node->stop;
+done_testing();
