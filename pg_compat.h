@@ -222,6 +222,19 @@ typedef bool TU_UpdateIndexes;
 #include "compat/scan_callbacks.h"
 #endif
 
+/* the postmaster's list of background workers has another kind since 18 */
+#if PG_VERSION_NUM >= 180000
+#define CompatWorkerIter				dlist_iter
+#define CompatForeachWorker(iter)		dlist_foreach(iter, &BackgroundWorkerList)
+#define CompatWorkerOf(iter) \
+	dlist_container(RegisteredBgWorker, rw_lnode, (iter).cur)
+#else
+#define CompatWorkerIter				slist_iter
+#define CompatForeachWorker(iter)		slist_foreach(iter, &BackgroundWorkerList)
+#define CompatWorkerOf(iter) \
+	slist_container(RegisteredBgWorker, rw_lnode, (iter).cur)
+#endif
+
 /* reads in flight that an error left behind; before UnlockBuffers() */
 #if PG_VERSION_NUM >= 180000
 #define reads_error_cleanup()			pgaio_error_cleanup()

@@ -91,6 +91,7 @@ sub done
 new_node('nolauncher');
 $node->append_conf('postgresql.conf', 'max_worker_processes = 0');
 $node->restart;
+like(slurp_file($node->logfile), qr/WARNING:  there is no background worker slot for the undo launcher/, 'no launcher: the log says so');
 many_writers();
 age('no launcher');
 is(rows(), '2000|good|good', 'no launcher: rows');
@@ -101,7 +102,7 @@ $node->safe_psql('postgres', 'VACUUM FREEZE t; VACUUM FREEZE u');
 freeze_heap();
 cmp_ok(age_of_cluster(), '<', 1000, 'no launcher: the commit log is cut in the end');
 is(rows(), '2000|good|good', 'no launcher: rows in the end');
-done('no launcher');
+done('no launcher', qr/no background worker slot/);
 
 # --- no library
 new_node('nolibrary');

@@ -23,6 +23,7 @@
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "postmaster/bgworker_internals.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
@@ -151,6 +152,21 @@ single_user_callback(XactEvent event, void *arg)
 	undo_discard_pass(true, &result);
 }
 
+/* Has the postmaster found room for the launcher? */
+static bool
+launcher_is_registered(void)
+{
+	CompatWorkerIter iter;
+
+	CompatForeachWorker(iter)
+	{
+		if (strcmp(CompatWorkerOf(iter)->rw_worker.bgw_type,
+				   LAUNCHER_NAME) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* Called from _PG_init while libraries are preloaded. */
 void
 undo_launcher_register(void)
@@ -177,6 +193,12 @@ undo_launcher_register(void)
 	snprintf(worker.bgw_name, BGW_MAXLEN, LAUNCHER_NAME);
 	snprintf(worker.bgw_type, BGW_MAXLEN, LAUNCHER_NAME);
 	RegisterBackgroundWorker(&worker);
+	if (!IsUnderPostmaster && !launcher_is_registered())
+		ereport(WARNING,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("there is no background worker slot for the undo launcher"),
+				 errdetail("Undo is not discarded, and what is not rolled back at once stays so."),
+				 errhint("Increase max_worker_processes and restart the server.")));
 }
 
 /* ----------------------------------------------------------------

@@ -328,6 +328,9 @@ version_accept(ZReadContext *cx, ZWalk *walk, ZWalkState state, Buffer buffer,
 }
 
 #ifdef USE_ASSERT_CHECKING
+/* records looked at for that; a history of my own may be of any length */
+#define AGREE_BUDGET			1000
+
 /* an MVCC snapshot is taken to see the version: do its records say so? */
 static bool
 records_agree(const ZReadContext *cx, const ZWalk *walk)
@@ -337,6 +340,7 @@ records_agree(const ZReadContext *cx, const ZWalk *walk)
 	at.stop = InvalidUndoRecPtr;
 	at.image = NULL;
 	at.missing = NULL;
+	at.budget = AGREE_BUDGET;
 	for (;;)
 	{
 		switch (mvcc_status(cx, &at, InvalidBuffer))
@@ -355,6 +359,8 @@ records_agree(const ZReadContext *cx, const ZWalk *walk)
 				return at.undo.cid < cx->snapshot->curcid;
 			case ZFIND_OTHER:
 				break;
+			case ZFIND_LIMIT:
+				return true;
 			default:
 				return false;
 		}
