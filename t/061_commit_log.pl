@@ -128,6 +128,8 @@ $node->stop;
 overwrite($node->data_dir . '/base/9/100', 8192 * $_, 'damage' x 1000) for 2 .. 5;
 $node->append_conf('postgresql.conf', 'zheap.discard_naptime = 50ms');
 $node->start;
+ok( $node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_zheap_undo_holders
+WHERE kind = 'damaged undo log' AND name ~ '^permanent undo log 0, block [2-5]$'}), 'damaged undo: the view names log and block');
 age('damaged undo');
 is(rows(), '2000|good|good', 'damaged undo: rows');
 done('damaged undo', qr/base\/9\/100|XX001/);

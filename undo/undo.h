@@ -206,15 +206,16 @@ typedef enum UndoHolderKind
 	UNDO_HOLDER_PREPARED,
 	UNDO_HOLDER_REPLICATION_SLOT,
 	UNDO_HOLDER_STANDBY,
-	UNDO_HOLDER_PENDING_ROLLBACK
+	UNDO_HOLDER_PENDING_ROLLBACK,
+	UNDO_HOLDER_DAMAGED_LOG
 } UndoHolderKind;
 
 typedef struct UndoHolder
 {
 	UndoHolderKind kind;
 	int			pid;			/* 0: none */
-	char	   *name;			/* gid or name of the replication slot; or
-								 * NULL */
+	char	   *name;			/* gid or name of the replication slot; log
+								 * and block; or NULL */
 	Fxid		oldest;			/* keeps undo of writers from here on */
 	bool		is_writer;		/* oldest is its own xid */
 	uint64		bytes;			/* of undo that goes when it ends */

@@ -237,6 +237,31 @@ add_prepared(List **list)
 }
 
 /*
+ * Logs that can't be read keep all of theirs, and all_visible_before.  How much
+ * that is, is not known.
+ */
+static void
+add_damaged_logs(List **list)
+{
+	static const char kinds[] =
+	{RELPERSISTENCE_PERMANENT, RELPERSISTENCE_UNLOGGED};
+	Fxid		u = undo_log_horizons().all_visible_before;
+
+	for (int k = 0; k < lengthof(kinds); k++)
+		for (int i = 0; i < undo_shmem_log_count(kinds[k]); i++)
+		{
+			BlockNumber block =
+				pg_atomic_read_u32(&undo_shmem_log(kinds[k], i)->unreadable);
+
+			if (block != InvalidBlockNumber)
+				add_holder(list, UNDO_HOLDER_DAMAGED_LOG, 0,
+						   psprintf("%s undo log %d, block %u",
+									k == 0 ? "permanent" : "unlogged", i,
+									block), u);
+		}
+}
+
+/*
  * How much undo each holder keeps, by what the last pass found.  When a holder
  * ends the horizon rises to the oldest of the others, of which the snapshot of
  * whoever asks is none; so only the oldest has any bytes to give.  A pending
@@ -298,6 +323,7 @@ undo_holders(void)
 	if (unapplied != InvalidFxid)
 		add_holder(&list, UNDO_HOLDER_PENDING_ROLLBACK, 0, NULL, unapplied);
 	measure(list);
+	add_damaged_logs(&list);
 	return list;
 }
 
@@ -316,6 +342,8 @@ undo_holders_kind_name(UndoHolderKind kind)
 			return "standby feedback";
 		case UNDO_HOLDER_PENDING_ROLLBACK:
 			return "pending rollback";
+		case UNDO_HOLDER_DAMAGED_LOG:
+			return "damaged undo log";
 	}
 	return "unknown";
 }
@@ -357,6 +385,9 @@ holder_hint(void)
 		case UNDO_HOLDER_PENDING_ROLLBACK:
 			return psprintf("The rollback of transaction " UINT64_FORMAT " is not finished. Wait for it, or raise zheap.max_undo_size; look at zheap.rollback_paused and zheap.max_rollback_workers.",
 							oldest->oldest);
+		case UNDO_HOLDER_DAMAGED_LOG:
+			return psprintf("A page cannot be read: %s. Look for messages of the undo launcher in the server log, or raise zheap.max_undo_size.",
+							oldest->name);
 	}
 	return NULL;
 }

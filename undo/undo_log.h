@@ -56,6 +56,8 @@ typedef struct UndoLogShared
 	pg_atomic_uint32 owner_pid; /* attached backend, for views */
 	/* launcher: oldest page that may hold an unapplied aborted run */
 	pg_atomic_uint32 pending;	/* block; InvalidBlockNumber: none known */
+	/* page at which the last scan of the log failed */
+	pg_atomic_uint32 unreadable;	/* block; InvalidBlockNumber: none */
 	/* statistics, written by the attached backend */
 	pg_atomic_uint64 bytes_written;
 	pg_atomic_uint64 records;
@@ -78,7 +80,8 @@ typedef enum UndoSharedState
 typedef struct UndoShared
 {
 	LWLock	   *lock;			/* loading, creating logs; redo never takes it */
-	LWLock	   *reading;		/* shared: a block that is in use is being read */
+	LWLock	   *reading;		/* shared: a block that is in use is being
+								 * read */
 	pg_atomic_uint32 state;		/* UndoSharedState */
 	pg_atomic_uint64 all_visible_before;
 	pg_atomic_uint64 discard_before;

@@ -56,6 +56,9 @@
 /* a log that can't be read is left alone for so long */
 #define STUCK_LOG_DELAY_MS		UNDO_KNOB("stuck-log-delay", 60000, 100, 60000)
 
+/* block looked at last */
+static BlockNumber last_block = InvalidBlockNumber;
+
 static UndoLogScan **scans[2];	/* permanent, unlogged; each stays in place */
 static int	nscans[2];
 
@@ -246,6 +249,7 @@ read_page(const UndoLogRef *ref, BlockNumber block, Page page,
 	Buffer		buffer;
 
 	CHECK_FOR_INTERRUPTS();
+	last_block = block;
 	buffer = undo_file_read_used(ref->persistence, ref->number, block);
 	if (!BufferIsValid(buffer))
 	{
@@ -663,6 +667,28 @@ scan_log(const UndoLogRef *ref, UndoLogScan *scan, UndoScanContext *context)
 								"pages between head and tail are not to be found");
 }
 
+/* As scan_log(); tells the views where a log can't be read. */
+static void
+scan_log_noting_damage(const UndoLogRef *ref, UndoLogScan *scan,
+					   UndoScanContext *context)
+{
+	PG_TRY();
+	{
+		scan_log(ref, scan, context);
+	}
+	PG_CATCH();
+	{
+		int			code = geterrcode();
+
+		if (code == ERRCODE_DATA_CORRUPTED || code == ERRCODE_IO_ERROR)
+			pg_atomic_write_u32(&ref->shared->unreadable, last_block);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	if (pg_atomic_read_u32(&ref->shared->unreadable) != InvalidBlockNumber)
+		pg_atomic_write_u32(&ref->shared->unreadable, InvalidBlockNumber);
+}
+
 /*
  * As scan_log(), but a log whose last scan ended in an error is left alone
  * for a while; false then.  One bad page must not stop the others.
@@ -686,7 +712,7 @@ undo_scan_log(const UndoLogRef *ref, UndoLogScan *scan,
 		scan->skip_until = 0;
 	}
 	scan->in_progress = true;
-	scan_log(ref, scan, context);
+	scan_log_noting_damage(ref, scan, context);
 	scan->in_progress = false;
 	return true;
 }

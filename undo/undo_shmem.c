@@ -125,6 +125,7 @@ init_log(UndoLogShared *log)
 	pg_atomic_init_u64(&log->seq, 0);
 	pg_atomic_init_u32(&log->owner_pid, 0);
 	pg_atomic_init_u32(&log->pending, InvalidBlockNumber);
+	pg_atomic_init_u32(&log->unreadable, InvalidBlockNumber);
 	pg_atomic_init_u64(&log->bytes_written, 0);
 	pg_atomic_init_u64(&log->records, 0);
 }
