@@ -79,8 +79,12 @@ delta_add_range(DeltaRanges *ranges, const char *page, uint16 start,
 static int
 skip_equal(const char *old, const char *new, int i, int to)
 {
-	while (i + 64 <= to && memcmp(old + i, new + i, 64) == 0)
-		i += 64;
+	/* most of a page is equal: big steps first */
+	for (int step = 512; step >= 64; step /= 8)
+	{
+		while (i + step <= to && memcmp(old + i, new + i, step) == 0)
+			i += step;
+	}
 	while (i + 8 <= to && memcmp(old + i, new + i, 8) == 0)
 		i += 8;
 	while (i < to && old[i] == new[i])

@@ -513,18 +513,38 @@ same_image(Form_pg_attribute att, Datum a, bool anull, Datum b, bool bnull)
 		memcmp(DatumGetPointer(a), DatumGetPointer(b), asize) == 0;
 }
 
+/* where the values of a row begin; NULL if one of the first n is null */
+static const char *
+leading_values(const char *tuple, int n)
+{
+	const bits8 *bits = (const bits8 *) tuple + ZHEAP_HEADER_SIZE;
+	ZTupleHeader header;
+
+	zheap_header_get(tuple, &header);
+	if (n > ZHeaderNatts(&header))
+		return NULL;
+	if ((header.natts_flags1 & ZH_HASNULL) == 0)
+		return tuple + ZHEAP_HEADER_SIZE;
+	for (int i = 0; i < n; i++)
+	{
+		if (att_isnull(i, bits))
+			return NULL;
+	}
+	return tuple + ZHEAP_HEADER_SIZE + BITMAPLEN(ZHeaderNatts(&header));
+}
+
 /*
  * The frequent case without deforming: all attributes asked for are among the
- * leading columns of fixed length, no column is null, and not a byte of these
- * differs.
+ * leading columns of fixed length, none of these is null, and not a byte of
+ * them differs.
  */
 static bool
 leading_attrs_are_same(TupleDesc desc, Bitmapset *attrs,
 					   const char *oldtuple, uint16 oldlen,
 					   const char *newtuple, uint16 newlen)
 {
-	ZTupleHeader old;
-	ZTupleHeader new;
+	const char *old;
+	const char *new;
 	int			member = -1;
 	int			last = 0;		/* attribute number */
 	Size		size = 0;
@@ -535,10 +555,9 @@ leading_attrs_are_same(TupleDesc desc, Bitmapset *attrs,
 		if (last <= 0)
 			return false;		/* system column or whole row */
 	}
-	zheap_header_get(oldtuple, &old);
-	zheap_header_get(newtuple, &new);
-	if (((old.natts_flags1 | new.natts_flags1) & ZH_HASNULL) ||
-		last > ZHeaderNatts(&old) || last > ZHeaderNatts(&new))
+	old = leading_values(oldtuple, last);
+	new = leading_values(newtuple, last);
+	if (old == NULL || new == NULL)
 		return false;
 	for (int i = 0; i < last; i++)
 	{
@@ -546,9 +565,8 @@ leading_attrs_are_same(TupleDesc desc, Bitmapset *attrs,
 			return false;
 		size += TupleDescAttr(desc, i)->attlen;
 	}
-	return ZHEAP_HEADER_SIZE + size <= Min(oldlen, newlen) &&
-		memcmp(oldtuple + ZHEAP_HEADER_SIZE, newtuple + ZHEAP_HEADER_SIZE,
-			   size) == 0;
+	return old + size <= oldtuple + oldlen &&
+		new + size <= newtuple + newlen && memcmp(old, new, size) == 0;
 }
 
 Bitmapset *

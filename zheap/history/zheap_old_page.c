@@ -223,7 +223,8 @@ take_back_tenure(TakeBack *t, uint8 id)
 			return false;
 		zheap_undo_decode(&t->raw, &t->undo);
 		t->urp[id] = t->undo.chain;
-		if (UndoRecPtrIsValid(t->urp[id]))
+		if (UndoRecPtrIsValid(t->urp[id]) &&
+			UndoRecPtrGetBlock(t->urp[id]) != UndoRecPtrGetBlock(t->raw.urp))
 			undo_file_expect_page(persistence, t->urp[id]);
 		take_back(t, id);
 	} while ((t->undo.flags & ZUNDO_TENURE_START) == 0 && t->pending > 0);
