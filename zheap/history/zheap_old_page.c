@@ -42,6 +42,14 @@
 #define RECORDS_PER_ROW		UNDO_KNOB("old-page-records", 8, 0, 8)
 #define RECORDS_BESIDES		16
 
+/* a writer, for the snapshot */
+typedef enum Judged
+{
+	JUDGED_SEEN,
+	JUDGED_UNSEEN,
+	JUDGED_MINE					/* of my transaction: the command decides */
+} Judged;
+
 typedef struct TakeBack
 {
 	ZReadContext *cx;
@@ -52,8 +60,8 @@ typedef struct TakeBack
 	OffsetNumber max;
 	int			pending;		/* rows whose version isn't known yet */
 	int			left;			/* records that may still be read */
-	Fxid		last_asked;		/* and the answer of is_unseen() */
-	bool		last_answer;
+	Fxid		last_asked;		/* and the answer of judge() */
+	Judged		last_answer;
 	/* of each xact slot */
 	Fxid		fxid[ZHEAP_MAX_XACT_SLOTS + 1];
 	UndoRecPtr	urp[ZHEAP_MAX_XACT_SLOTS + 1];
@@ -65,17 +73,21 @@ typedef struct TakeBack
 	UndoRecord	raw;
 } TakeBack;
 
-/* of a writer that isn't of my own transaction */
-static bool
-is_unseen(TakeBack *t, Fxid fxid)
+static Judged
+judge(TakeBack *t, Fxid fxid)
 {
+	TransactionId xid = XidFromFxid(fxid);
+
 	if (fxid < t->cx->hz.all_visible_before)
-		return false;
+		return JUDGED_SEEN;
 	if (fxid != t->last_asked)
 	{
 		t->last_asked = fxid;
-		t->last_answer = XidInMVCCSnapshot(XidFromFxid(fxid),
-										   t->cx->snapshot);
+		if (TransactionIdIsCurrentTransactionId(xid))
+			t->last_answer = JUDGED_MINE;
+		else
+			t->last_answer = XidInMVCCSnapshot(xid, t->cx->snapshot) ?
+				JUDGED_UNSEEN : JUDGED_SEEN;
 	}
 	return t->last_answer;
 }
@@ -148,9 +160,10 @@ step_back(TakeBack *t, uint8 id, OffsetNumber off)
 		if (header.slot != id)
 			settle_row(t, off, ZOLD_WALK, InvalidFxid);
 	}
-	else if (!is_unseen(t, u->link_fxid))
+	else if (judge(t, u->link_fxid) == JUDGED_SEEN)
 		settle_row(t, off, ZOLD_FOUND, u->link_fxid);
-	else if (header.slot > t->owners->n || !t->unseen[header.slot] ||
+	else if (judge(t, u->link_fxid) == JUDGED_MINE ||
+			 header.slot > t->owners->n || !t->unseen[header.slot] ||
 			 u->link_fxid >= t->passed[header.slot])
 		settle_row(t, off, ZOLD_WALK, InvalidFxid);
 }
@@ -229,9 +242,27 @@ take_back_tenure(TakeBack *t, uint8 id)
 		take_back(t, id);
 	} while ((t->undo.flags & ZUNDO_TENURE_START) == 0 && t->pending > 0);
 
-	/* where no row is looked for any more it doesn't matter */
+	/*
+	 * The owner before.  My own transaction is below a savepoint that was
+	 * rolled back to, whose changes are still on the page: not to be judged
+	 * here.
+	 */
 	t->fxid[id] = t->undo.prev_fxid;
-	t->unseen[id] = t->fxid[id] != InvalidFxid && is_unseen(t, t->fxid[id]);
+	t->unseen[id] = false;
+	if (t->fxid[id] != InvalidFxid)
+	{
+		switch (judge(t, t->fxid[id]))
+		{
+			case JUDGED_SEEN:
+				break;
+			case JUDGED_UNSEEN:
+				t->unseen[id] = true;
+				break;
+			case JUDGED_MINE:
+				t->fxid[id] = InvalidFxid;
+				break;
+		}
+	}
 	return true;
 }
 

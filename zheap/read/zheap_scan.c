@@ -703,9 +703,6 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 							   "a tuple within its page");
 		tuple = (char *) copy + ItemIdGetOffset(lp);
 		zheap_header_get(tuple, &header);
-		if (unlikely(header.slot > owners.n))
-			zheap_walk_corrupt(scan->base.rs_rd, scan->block, off,
-							   "an xact slot id of this page");
 		if (restored && old.state[off] != ZOLD_AS_IT_STANDS &&
 			old.state[off] != ZOLD_WALK)
 		{
@@ -715,6 +712,11 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 				list_restored(scan, &old, off, lp, tuple, &header);
 			continue;
 		}
+		/* headers that were restored say nothing about the page as it is */
+		if (unlikely(header.slot > owners.n) &&
+			!(restored && old.state[off] == ZOLD_WALK))
+			zheap_walk_corrupt(scan->base.rs_rd, scan->block, off,
+							   "an xact slot id of this page");
 		if (restored ? old.state[off] == ZOLD_WALK :
 			(owners.unseen[header.slot] &&
 			 (header.flags2 & ZH_LOCK_ONLY) == 0))
