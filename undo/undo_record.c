@@ -252,12 +252,11 @@ undo_record_fetch(UndoReader *reader, UndoRecPtr urp, Fxid writer,
 
 	Assert(writer != InvalidFxid);
 
-	/* cheap: undo that is known to be gone needn't be looked for */
-	if (!held && writer < undo_log_horizon(reader->persistence))
-		return false;
-
 	if (get_from_copy(reader->persistence, urp, writer, block, rec))
 		problem = NULL;
+	/* cheap: undo that is known to be gone needn't be looked for */
+	else if (!held && writer < undo_log_horizon(reader->persistence))
+		return false;
 	else if (!UndoRecPtrIsValid(urp))
 		problem = "the pointer is null";
 	else if (!pin_page(reader, urp))

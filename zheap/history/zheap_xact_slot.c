@@ -35,9 +35,32 @@
  * ----------------------------------------------------------------
  */
 
-/* the last finished transaction that was looked up, and how it ended */
-static Fxid last_finished = InvalidFxid;
-static ZXactStatus last_finished_status = ZXACT_ABORTED;
+/*
+ * Finished transactions that were looked up last, and how they ended: on pages
+ * that one backend fills these are its own last ones, by turns.
+ */
+typedef struct Finished
+{
+	Fxid		fxid;			/* 0: empty */
+	ZXactStatus status;
+	XLogRecPtr	lsn;			/* of the commit, if it is to be flushed */
+} Finished;
+
+#define FINISHED			4
+
+static Finished finished[FINISHED];
+static int	next_finished = 0;
+
+static inline const Finished *
+find_finished(Fxid fxid)
+{
+	for (int i = 0; i < FINISHED; i++)
+	{
+		if (finished[i].fxid == fxid)
+			return &finished[i];
+	}
+	return NULL;
+}
 
 /* no fxid below this is from the future; raised when one is met */
 static Fxid known_next_fxid = InvalidFxid;
@@ -62,10 +85,11 @@ static ZXactStatus
 status_of(Fxid fxid)
 {
 	TransactionId xid = XidFromFxid(fxid);
-	ZXactStatus status;
+	const Finished *known = find_finished(fxid);
+	Finished   *f;
 
-	if (fxid == last_finished)
-		return last_finished_status;
+	if (known != NULL)
+		return known->status;
 	if (TransactionIdIsCurrentTransactionId(xid))
 	{
 		/*
@@ -77,10 +101,14 @@ status_of(Fxid fxid)
 	}
 	else if (TransactionIdIsInProgress(xid))
 		return ZXACT_RUNNING;
-	status = TransactionIdDidCommit(xid) ? ZXACT_COMMITTED : ZXACT_ABORTED;
-	last_finished = fxid;
-	last_finished_status = status;
-	return status;
+	f = &finished[next_finished];
+	next_finished = (next_finished + 1) % FINISHED;
+	f->fxid = InvalidFxid;
+	f->status = TransactionIdDidCommit(xid) ? ZXACT_COMMITTED : ZXACT_ABORTED;
+	f->lsn = f->status == ZXACT_COMMITTED ? TransactionIdGetCommitLSN(xid) :
+		InvalidXLogRecPtr;
+	f->fxid = fxid;
+	return f->status;
 }
 
 ZXactStatus
@@ -111,11 +139,12 @@ zheap_xact_slot_fxid_status(Fxid fxid, const UndoHorizons *hz)
 static void
 set_committed_hint(Buffer buffer, ZXactSlot slot, Fxid fxid)
 {
+	const Finished *f = find_finished(fxid);
 	XLogRecPtr	lsn;
 
 	if (!IsTransactionState())
 		return;
-	lsn = TransactionIdGetCommitLSN(XidFromFxid(fxid));
+	lsn = f != NULL ? f->lsn : TransactionIdGetCommitLSN(XidFromFxid(fxid));
 	if (BufferIsPermanent(buffer) && XLogNeedsFlush(lsn) &&
 		BufferGetLSNAtomic(buffer) < lsn)
 		return;
