@@ -32,6 +32,7 @@
 #include "postgres.h"
 
 #include "access/transam.h"
+#include "access/xact.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
