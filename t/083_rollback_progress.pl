@@ -1,7 +1,8 @@
 # pg_stat_progress_zheap_rollback: a long rollback is watched to its end, its
 # progress never falls and ends at the total; a server killed in its middle
 # shows what is left right after the start; one that fails says why, and goes
-# on when the reason is gone.  ROWS rows (200000).
+# on when the reason is gone.  A lock on one of the tables that the transaction
+# changed holds the worker on its way, however fast it is.  ROWS rows (200000).
 use strict;
 use warnings;
 use FindBin;
@@ -26,19 +27,27 @@ zheap.rollback_paused = on
 $node->start;
 $node->safe_psql('postgres', qq{
 CREATE EXTENSION zheap_am;
+CREATE TABLE first (v int) USING zheap;
+INSERT INTO first VALUES (0);
 CREATE TABLE big (k int, v int, t text) USING zheap;
 INSERT INTO big SELECT g, 0, repeat('b', 60) FROM generate_series(1, $rows) g});
 
+my $locker = session($node);
+
+# An aborted transaction whose rollback does not end before let_end().
 sub abort_all
 {
-	$node->safe_psql('postgres', q{BEGIN; UPDATE big SET v = v + 1, t = upper(t); ROLLBACK});
+	$node->safe_psql('postgres', q{BEGIN; UPDATE first SET v = v + 1; UPDATE big SET v = v + 1, t = upper(t); ROLLBACK});
 	return ok($node->poll_query_until('postgres', q{SELECT count(*) = 1 AND bool_and(undo_bytes_total > 1000000 AND phase = 'paused') FROM pg_stat_progress_zheap_rollback}), 'a rollback is pending');
 }
+
+sub lock_first { return ask($locker, 'BEGIN; LOCK TABLE first IN ACCESS EXCLUSIVE MODE') }
+sub let_end { return ask($locker, 'COMMIT') }
 
 # Ask until it is over; every answer must be at least the one before.
 sub watch
 {
-	my ($what, $until) = @_;
+	my ($what, $stop_there) = @_;
 	my ($xid, $total, $last, $seen, $bad, $between) = ('', 0, 0, 0, '', 0);
 	for (1 .. 6000)
 	{
@@ -48,17 +57,21 @@ sub watch
 		$bad .= "$line after $last of $total; " if $x eq $xid && ($d < $last || $t < $total || $d > $t);
 		($xid, $total, $last) = ($x, $t, $d);
 		$seen++;
-		$between++ if $d > 0 && $d < $t;
-		return ($total, $last) if defined $until && $d >= $t * $until;
+		if ($d > 0 && $d < $t)
+		{
+			return $total if $stop_there;
+			let_end() if !$between++;
+		}
 		usleep(20000);
 	}
 	is($bad, '', "$what: progress does not fall, nor does the total");
 	cmp_ok($between, '>=', 1, "$what: seen on its way, in $seen looks");
-	return ($total, $last);
+	return undef;
 }
 
 # --- to its end
 abort_all();
+lock_first();
 set_conf($node, 'zheap.rollback_paused' => 'off');
 watch('to its end');
 is($node->safe_psql('postgres', q{SELECT sum(v), count(*) FILTER (WHERE t = repeat('b', 60)) FROM big}), "0|$rows", 'rows are as before');
@@ -67,9 +80,12 @@ undo_quiet($node, 'after the first');
 # --- killed in its middle
 set_conf($node, 'zheap.rollback_paused' => 'on');
 abort_all();
+lock_first();
 set_conf($node, 'zheap.rollback_paused' => 'off');
-my ($total) = watch('until it is killed', 0.1);
+my $total = watch('until it is killed', 1);
+defined $total or die 'no rollback was seen on its way';
 kill_server($node);
+finish_session($locker);
 ok(start_after_kill($node), 'start after the kill');
 ok($node->poll_query_until('postgres', qq{SELECT last_discard_pass IS NOT NULL FROM pg_stat_zheap_undo_totals}), 'a first pass');
 my ($rest) = split /\|/, $node->safe_psql('postgres', q{SELECT coalesce(sum(undo_bytes_total), 0) FROM pg_stat_progress_zheap_rollback});
