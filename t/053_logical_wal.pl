@@ -46,6 +46,8 @@ for my $identity ('DEFAULT', 'FULL')
 		for my $step (@steps)
 		{
 			my ($what, $sql, $rows, @budget) = @$step;
+			# what rows cost depends on whether their writers are settled
+			$node->poll_query_until('postgres', 'SELECT pg_zheap_undo_size() = 0 AND u = h FROM zheap_horizons()') or die 'undo is not drained';
 			my $before = $node->safe_psql('postgres', 'CHECKPOINT; SELECT pg_current_wal_insert_lsn()');
 			$node->safe_psql('postgres', $_) for 'SET synchronous_commit = off', $sql;
 			my $n = $bytes{$what}{$am} = $node->safe_psql('postgres', "SELECT ((pg_current_wal_insert_lsn() - '$before') / $rows.0)::numeric(20, 1)");

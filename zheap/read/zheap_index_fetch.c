@@ -223,6 +223,7 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	UndoHorizons hz;
 	ZReadContext cx;
 	ZVersion	v;
+	int			patience;
 	Buffer		buffer;
 	Page		page;
 	bool		found = false;
@@ -240,6 +241,8 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	buffer = fetch_buffer(fetch, block);
 	page = BufferGetPage(buffer);
 	expect_row(page, off);
+	/* asked before the lock: under one there are no interrupts */
+	patience = zheap_rollback_patience();
 	hz = undo_log_horizons();
 	UNDO_POINT("fetch-horizon");
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
@@ -259,7 +262,7 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	cx.approximate_identity = snapshot->snapshot_type != SNAPSHOT_DIRTY &&
 		snapshot->snapshot_type != SNAPSHOT_ANY &&
 		!IsolationIsSerializable();
-	cx.patience = zheap_rollback_patience();
+	cx.patience = patience;
 
 	if (has_row_pointer(rel, block, page, off))
 	{
