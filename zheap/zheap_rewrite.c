@@ -248,6 +248,8 @@ form_row(Rewrite *rw, const char *image, uint16 len)
 		row_is_complete(rw, image))
 		return form_same_row(image, len);
 
+	/* saving chunks may wait for room: no undo pin may be kept then (U16) */
+	undo_record_reader_close(&rw->reader);
 	deform_row(rw, image, len);
 	return zheap_toast_form_rewritten(rw->newrel, rw->values, rw->isnull,
 									  REWRITE_OPTIONS);
@@ -804,6 +806,7 @@ write_sorted(Rewrite *rw, Tuplesortstate *sort)
 		}
 		else
 		{
+			undo_record_reader_close(&rw->reader);
 			heap_deform_tuple(tuple, rw->desc, rw->values, rw->isnull);
 			MemoryContextSwitchTo(rw->batch_context);
 			write_settled(rw,

@@ -437,6 +437,27 @@ zheap_tuple_deform(TupleDesc desc, const char *tuple, uint16 len,
 }
 
 void
+zheap_tuple_free_copies(TupleDesc desc, const char *tuple, uint16 len,
+						const Datum *values)
+{
+	ZTupleHeader header;
+	int			natts;
+
+	zheap_header_get(tuple, &header);
+	natts = Min(ZHeaderNatts(&header), desc->natts);
+	for (int i = 0; i < natts; i++)
+	{
+		char	   *value;
+
+		if (TupleDescAttr(desc, i)->attbyval)
+			continue;
+		value = DatumGetPointer(values[i]);
+		if (value != NULL && (value < tuple || value >= tuple + len))
+			pfree(value);
+	}
+}
+
+void
 zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
 						const ZMissing *missing)
 {

@@ -104,6 +104,10 @@ extern bool zheap_tuple_has_external(const char *tuple);
 extern void zheap_tuple_deform(TupleDesc desc, const char *tuple, uint16 len,
 							   Datum *values, bool *isnull);
 
+/* pfree what was palloc'd for that; values as they were filled */
+extern void zheap_tuple_free_copies(TupleDesc desc, const char *tuple,
+									uint16 len, const Datum *values);
+
 /*
  * The same with toasting, from values, for a table that is being rewritten:
  * values that are out of line already keep their identity.

@@ -35,6 +35,8 @@
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -556,6 +558,21 @@ zheap_chunk_fetch(Relation toastrel, Oid valueid, int32 attrsize,
  * ----------------------------------------------------------------
  */
 
+/*
+ * Snapshots leave the xid of a lazy VACUUM out: a row that it has written would
+ * be taken for aborted, and be marked so, while it runs.  From here on it is a
+ * transaction like others.
+ */
+static void
+leave_lazy_vacuum(void)
+{
+	Assert(!TransactionIdIsValid(GetTopTransactionIdIfAny()));
+	LWLockAcquire(ProcArrayLock, LW_EXCLUSIVE);
+	MyProc->statusFlags &= ~PROC_IN_VACUUM;
+	ProcGlobal->statusFlags[MyProc->pgxactoff] = MyProc->statusFlags;
+	LWLockRelease(ProcArrayLock);
+}
+
 /* Change pg_class.relam.  (Toast tables have no dependency on it.) */
 static void
 set_access_method(Oid toastrelid, Oid am)
@@ -577,6 +594,7 @@ zheap_chunk_vacuum(Relation toastrel)
 {
 	if (!zheap_chunk_is_heap(toastrel))
 		return false;
+	leave_lazy_vacuum();
 	set_access_method(RelationGetRelid(toastrel), HEAP_TABLE_AM_OID);
 	ereport(LOG,
 			(errmsg("toast table \"%s\" is a heap and will be treated as such from now on",

@@ -325,6 +325,7 @@ zheap_toast_delete(Relation rel, const char *tuple, uint16 len,
 		if (TupleDescAttr(desc, i)->attlen == -1 && !isnull[i])
 			zheap_chunk_delete(rel, values[i], is_speculative);
 	}
+	zheap_tuple_free_copies(desc, tuple, len, values);
 	pfree(values);
 	pfree(isnull);
 }

@@ -93,6 +93,7 @@ update_values_change(ZUpdatePlan *plan, Bitmapset *attrs, const char *old,
 											values[attno - 1],
 											plan->slot->tts_values[attno - 1]);
 	}
+	zheap_tuple_free_copies(desc, old, oldlen, values);
 	pfree(values);
 	pfree(isnull);
 	return changed;

@@ -192,6 +192,18 @@ add_old_heap(ZLogical *logical, Datum *values, bool *isnull)
 	heap_freetuple(stored);
 }
 
+static bool
+key_changes(const ZLogical *logical, const char *old, uint16 oldlen,
+			const char *new, uint16 newlen)
+{
+	Bitmapset  *changed = zheap_tuple_changed_attrs(logical->rel, logical->key,
+													old, oldlen, new, newlen);
+	bool		result = !bms_is_empty(changed);
+
+	bms_free(changed);
+	return result;
+}
+
 /* Has the old row a key other than the new one's, or one out of line? */
 static bool
 key_is_told(const ZLogical *logical, const char *old, uint16 oldlen,
@@ -199,18 +211,10 @@ key_is_told(const ZLogical *logical, const char *old, uint16 oldlen,
 			const bool *isnull)
 {
 	TupleDesc	desc = RelationGetDescr(logical->rel);
-	Bitmapset  *changed;
 	int			x = -1;
 
-	if (new == NULL)
+	if (new == NULL || key_changes(logical, old, oldlen, new, newlen))
 		return true;
-	changed = zheap_tuple_changed_attrs(logical->rel, logical->key, old,
-										oldlen, new, newlen);
-	if (!bms_is_empty(changed))
-	{
-		bms_free(changed);
-		return true;
-	}
 	while ((x = bms_next_member(logical->key, x)) >= 0)
 	{
 		int			i = x + FirstLowInvalidHeapAttributeNumber - 1;
@@ -239,6 +243,9 @@ zheap_logical_add_old(ZLogical *logical, const char *old, uint16 oldlen,
 		add_old_row(logical, old, oldlen, new, newlen);
 		return;
 	}
+	if (!full && new != NULL && !zheap_tuple_has_external(old) &&
+		!key_changes(logical, old, oldlen, new, newlen))
+		return;
 
 	values = palloc(desc->natts * sizeof(Datum));
 	isnull = palloc(desc->natts * sizeof(bool));
@@ -265,6 +272,7 @@ zheap_logical_add_old(ZLogical *logical, const char *old, uint16 oldlen,
 			pfree(key);
 		}
 	}
+	zheap_tuple_free_copies(desc, old, oldlen, values);
 	pfree(values);
 	pfree(isnull);
 }
