@@ -154,21 +154,33 @@ load_global(UndoHorizons *stored)
 		undo_file_read_control(undo_file_locator(UNDO_GLOBAL_RELNUMBER),
 							   UNDO_GLOBAL_MAGIC, true);
 	UndoGlobalData *global;
+	uint32		maxlogs = (uint32) UndoShmem->maxlogs;
 
 	if (!BufferIsValid(buffer))
 		return false;
 	global = UndoPageGetGlobal(BufferGetPage(buffer));
+
 	if (global->nlogs > UNDO_MAX_LOGS || global->nunlogged > UNDO_MAX_LOGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("global control page of the undo store is damaged"),
 				 errdetail("It says that there are %u permanent and %u unlogged logs.",
 						   global->nlogs, global->nunlogged)));
+	/* a standby reads them through the files, and may have made less room */
+	if (!RecoveryInProgress() &&
+		(global->nlogs > maxlogs || global->nunlogged > maxlogs))
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("there are more undo logs than this server has made room for"),
+				 errdetail("There are %u permanent and %u unlogged logs, and room for %u.",
+						   global->nlogs, global->nunlogged, maxlogs),
+				 errhint("Restart the server.")));
 	stored->all_visible_before = global->all_visible_before;
 	stored->discard_before = global->discard_before;
 
-	pg_atomic_write_u32(&UndoShmem->nlogs, global->nlogs);
-	pg_atomic_write_u32(&UndoShmem->nunlogged, global->nunlogged);
+	pg_atomic_write_u32(&UndoShmem->nlogs, Min(global->nlogs, maxlogs));
+	pg_atomic_write_u32(&UndoShmem->nunlogged,
+						Min(global->nunlogged, maxlogs));
 	pg_atomic_write_u32(&UndoShmem->tables_known, global->tables_known);
 	pg_atomic_write_u32(&UndoShmem->global_exists, 1);
 	UnlockReleaseBuffer(buffer);
@@ -178,16 +190,6 @@ load_global(UndoHorizons *stored)
 static void
 load_logs(void)
 {
-	if (undo_shmem_log_count(RELPERSISTENCE_PERMANENT) > UndoShmem->maxlogs ||
-		undo_shmem_log_count(RELPERSISTENCE_UNLOGGED) > UndoShmem->maxlogs)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("there are more undo logs than this server has made room for"),
-				 errdetail("There are %d permanent and %d unlogged logs, and room for %d.",
-						   undo_shmem_log_count(RELPERSISTENCE_PERMANENT),
-						   undo_shmem_log_count(RELPERSISTENCE_UNLOGGED),
-						   UndoShmem->maxlogs),
-				 errhint("Restart the server.")));
 	for (int i = 0; i < undo_shmem_log_count(RELPERSISTENCE_PERMANENT); i++)
 		load_log(RELPERSISTENCE_PERMANENT, i);
 	for (int i = 0; i < undo_shmem_log_count(RELPERSISTENCE_UNLOGGED); i++)

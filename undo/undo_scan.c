@@ -680,7 +680,8 @@ scan_log_noting_damage(const UndoLogRef *ref, UndoLogScan *scan,
 	{
 		int			code = geterrcode();
 
-		if (code == ERRCODE_DATA_CORRUPTED || code == ERRCODE_IO_ERROR)
+		if (code == ERRCODE_DATA_CORRUPTED || code == ERRCODE_IO_ERROR ||
+			code == ERRCODE_UNDEFINED_FILE)
 			pg_atomic_write_u32(&ref->shared->unreadable, last_block);
 		PG_RE_THROW();
 	}

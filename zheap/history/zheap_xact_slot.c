@@ -486,7 +486,7 @@ best_committed(Page page, const SlotSurvey *s, uint8 prefer)
 		ItemId		lp = PageGetItemId(page, off);
 		ZTupleHeader header;
 
-		if (!ItemIdIsNormal(lp))
+		if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
 			continue;
 		zheap_header_get((char *) PageGetItem(page, lp), &header);
 		ntuples[header.slot]++;

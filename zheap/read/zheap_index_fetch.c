@@ -220,10 +220,8 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	Relation	rel = data->rel;
 	BlockNumber block = ItemPointerGetBlockNumber(tid);
 	OffsetNumber off = zheap_tid_offset(tid);
-	UndoHorizons hz;
 	ZReadContext cx;
 	ZVersion	v;
-	int			patience;
 	Buffer		buffer;
 	Page		page;
 	bool		found = false;
@@ -241,28 +239,23 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	buffer = fetch_buffer(fetch, block);
 	page = BufferGetPage(buffer);
 	expect_row(page, off);
-	/* asked before the lock: under one there are no interrupts */
-	patience = zheap_rollback_patience();
-	hz = undo_log_horizons();
-	UNDO_POINT("fetch-horizon");
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	if (likely(snapshot->snapshot_type == SNAPSHOT_MVCC) &&
-		!IsolationIsSerializable() &&
-		has_row_pointer(rel, block, page, off) &&
-		show_as_it_stands(rel, snapshot, &hz, page, block, off, slot))
-	{
-		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-		return true;
-	}
-
-	/* the horizons that count are those from before the lock (Z16) */
 	zheap_visibility_begin(&cx, rel, snapshot);
-	cx.hz = hz;
 	/* what a DIRTY or ANY snapshot finds is compared by its identity */
 	cx.approximate_identity = snapshot->snapshot_type != SNAPSHOT_DIRTY &&
 		snapshot->snapshot_type != SNAPSHOT_ANY &&
 		!IsolationIsSerializable();
-	cx.patience = patience;
+	/* with a lock there are no interrupts, and it would be none */
+	cx.patience = zheap_rollback_patience();
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	if (likely(snapshot->snapshot_type == SNAPSHOT_MVCC) &&
+		!IsolationIsSerializable() &&
+		has_row_pointer(rel, block, page, off) &&
+		show_as_it_stands(rel, snapshot, &cx.hz, page, block, off, slot))
+	{
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+		zheap_visibility_end(&cx);
+		return true;
+	}
 
 	if (has_row_pointer(rel, block, page, off))
 	{

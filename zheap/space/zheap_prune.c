@@ -294,6 +294,7 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	prune->walk.budget = PRUNE_BUDGET;
 	undo_record_reader_open(&prune->reader, rel);
 
+	zheap_page_check_bodies(rel, prune->block, page);
 	max = PageGetMaxOffsetNumber(page);
 	nnormal = count_normal(page);
 	prune->conflict = zheap_xact_slot_freeze_page(rel, page, hz, &frozen);

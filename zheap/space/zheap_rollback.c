@@ -377,6 +377,8 @@ rollback_work(Relation rel, UndoReader *reader, const UndoHorizons *hz,
 	Rollback   *rb = palloc(sizeof(Rollback));	/* larger than a page */
 	bool		done = true;
 
+	/* a row passed over would be nobody's, or the xact slot's next owner's */
+	zheap_page_check_bodies(rel, block, work);
 	rb->page = work;
 	rb->left = ROLLBACK_BATCH;
 	zheap_walk_init(&rb->walk, rel, reader, hz, block, InvalidOffsetNumber,
