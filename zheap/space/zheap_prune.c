@@ -249,9 +249,8 @@ prune_survey(Prune *prune, ZPruneResult *result)
  * Here it is done where the gaps would make full page images larger by more.
  */
 static void
-tidy_page(const Prune *prune)
+tidy_page(Page page)
 {
-	Page		page = prune->page;
 	PageHeader	ph = (PageHeader) page;
 	Size		hole = ph->pd_upper - ph->pd_lower;
 	Size		gaps = zheap_page_total_free(page) - hole;
@@ -260,7 +259,6 @@ tidy_page(const Prune *prune)
 
 	if (tuples == 0 || gaps > tuples || nslots > ZHEAP_XACT_SLOT_RESERVE)
 	{
-		zheap_page_check_bodies(prune->rel, prune->block, page);
 		zheap_page_trim_xact_slots(page);
 		if (gaps > 0)
 			zheap_page_compact(page);
@@ -317,7 +315,7 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	}
 
 	if (options & ZPRUNE_TIDY)
-		tidy_page(prune);
+		tidy_page(page);
 
 	if (options & ZPRUNE_TIDY)
 		prune_survey(prune, result);

@@ -52,10 +52,7 @@ typedef struct Rollback
  * ----------------------------------------------------------------
  */
 
-/*
- * The tuple at off, or NULL if the pointer is not NORMAL, doesn't exist, or is
- * damaged.
- */
+/* the tuple at off, or NULL if the pointer is not NORMAL or doesn't exist */
 static char *
 normal_tuple(Page page, OffsetNumber off)
 {
@@ -64,8 +61,7 @@ normal_tuple(Page page, OffsetNumber off)
 	if (off < FirstOffsetNumber || off > PageGetMaxOffsetNumber(page))
 		return NULL;
 	lp = PageGetItemId(page, off);
-	return ItemIdIsNormal(lp) && zheap_page_body_is_inside(page, lp) ?
-		(char *) PageGetItem(page, lp) : NULL;
+	return ItemIdIsNormal(lp) ? (char *) PageGetItem(page, lp) : NULL;
 }
 
 /*

@@ -204,17 +204,14 @@ key_changes(const ZLogical *logical, const char *old, uint16 oldlen,
 	return result;
 }
 
-/* Has the old row a key other than the new one's, or one out of line? */
+/* Is a value of the key out of line? */
 static bool
-key_is_told(const ZLogical *logical, const char *old, uint16 oldlen,
-			const char *new, uint16 newlen, const Datum *values,
-			const bool *isnull)
+key_is_external(const ZLogical *logical, const Datum *values,
+				const bool *isnull)
 {
 	TupleDesc	desc = RelationGetDescr(logical->rel);
 	int			x = -1;
 
-	if (new == NULL || key_changes(logical, old, oldlen, new, newlen))
-		return true;
 	while ((x = bms_next_member(logical->key, x)) >= 0)
 	{
 		int			i = x + FirstLowInvalidHeapAttributeNumber - 1;
@@ -232,6 +229,7 @@ zheap_logical_add_old(ZLogical *logical, const char *old, uint16 oldlen,
 {
 	TupleDesc	desc = RelationGetDescr(logical->rel);
 	bool		full = logical->identity == REPLICA_IDENTITY_FULL;
+	bool		told;
 	bool		external = false;
 	Datum	   *values;
 	bool	   *isnull;
@@ -243,14 +241,15 @@ zheap_logical_add_old(ZLogical *logical, const char *old, uint16 oldlen,
 		add_old_row(logical, old, oldlen, new, newlen);
 		return;
 	}
-	if (!full && new != NULL && !zheap_tuple_has_external(old) &&
-		!key_changes(logical, old, oldlen, new, newlen))
+	told = full || new == NULL ||
+		key_changes(logical, old, oldlen, new, newlen);
+	if (!told && !zheap_tuple_has_external(old))
 		return;
 
 	values = palloc(desc->natts * sizeof(Datum));
 	isnull = palloc(desc->natts * sizeof(bool));
 	zheap_tuple_deform(desc, old, oldlen, values, isnull);
-	if (full || key_is_told(logical, old, oldlen, new, newlen, values, isnull))
+	if (told || key_is_external(logical, values, isnull))
 	{
 		for (int i = 0; i < desc->natts; i++)
 		{
