@@ -1,5 +1,7 @@
 # Rollback of a large transaction, interrupted by kill -9, twice: the server
-# opens at once, shows the right rows at once, and undoes in the background.
+# opens at once, shows the right rows at once, and undoes in the background.  A
+# lock on the table that was changed first keeps the undoing from its end, so
+# that each kill hits its middle, however fast the machine is.
 use strict;
 use warnings;
 use FindBin;
@@ -17,6 +19,8 @@ max_wal_size = 4GB
 $node->start;
 $node->safe_psql('postgres', q{
 CREATE EXTENSION zheap_am;
+CREATE TABLE first (v int) USING zheap;
+INSERT INTO first VALUES (0);
 CREATE TABLE r (k int PRIMARY KEY, c int, t text) USING zheap;
 INSERT INTO r SELECT g, g, repeat('r', 50) FROM generate_series(1, 200000) g;
 CREATE INDEX r_c ON r (c);
@@ -30,7 +34,11 @@ my $blocks = "SELECT pg_relation_size('r') / 8192";
 my $left = q{SELECT count(*) FROM generate_series(0, pg_relation_size('r') / 8192 - 1, 50) b
 	WHERE EXISTS (SELECT FROM zheap_page_slots('r', b) WHERE status = 'aborted')};
 
+# what is undone last is not undone yet
+my $unended = q{SELECT count(*) FROM zheap_page_slots('first', 0) WHERE status = 'aborted'};
+
 my $large = q{BEGIN;
+UPDATE first SET v = v + 1;
 UPDATE r SET t = upper(t) WHERE k > 100;
 SAVEPOINT a;
 DELETE FROM r WHERE k % 7 = 0;
@@ -45,31 +53,33 @@ my $s = session($node);
 is(ask($s, $large), '', 'a large transaction');
 my $begin = time;
 ask($s, 'ROLLBACK');
-cmp_ok(time - $begin, '<', 2, 'ROLLBACK is answered at once');
+note(sprintf 'ROLLBACK was answered after %.2f s', time - $begin);
+cmp_ok($node->safe_psql('postgres', $left), '>', 0, 'ROLLBACK is answered before pages are undone');
 is($node->safe_psql('postgres', $sum), $before, 'and everything is as before');
 cmp_ok($node->safe_psql('postgres', 'SELECT pg_zheap_undo_size()'), '>', 10_000_000, 'but not undone yet');
 
 # --- killed in the middle of the undoing, twice
 for my $round (1 .. 2)
 {
-	my $watch = session($node);
+	my ($watch, $locker) = (session($node), session($node));
 	my $todo = ask($watch, $left);
+	is(ask($locker, 'BEGIN; LOCK TABLE first IN ACCESS EXCLUSIVE MODE'), '', "the end is locked out in round $round");
 	$node->append_conf('postgresql.conf', "zheap.rollback_paused = off\n");
 	$node->reload;
 	my $now = $todo;
-	while ($now > $todo - 3)
+	while ($now > 0 && $now > $todo - 3)
 	{
 		$now = ask($watch, $left);
 	}
 	kill_server($node);
-	finish_session($watch);
+	finish_session($_) for $watch, $locker;
 	$node->append_conf('postgresql.conf', "zheap.rollback_paused = on\n");
 	$begin = time;
 	ok(start_after_kill($node), "start after kill $round");
 	note(sprintf '%d of %d pages were to be undone, then %d, start took %.1f s',
 		$todo, 1 + $node->safe_psql('postgres', $blocks) / 50, $now, time - $begin);
-	cmp_ok($node->safe_psql('postgres', $left), '>', 0, 'which was in the middle');
-	is($node->safe_psql('postgres', $sum), $before, "right at once after kill $round");
+	cmp_ok($node->safe_psql('postgres', $unended), '>', 0, 'which was in the middle');
+	is($node->safe_psql('postgres', "$sum; SELECT v FROM first"), "$before\n0", "right at once after kill $round");
 	is( $node->safe_psql('postgres', q{
 SET enable_seqscan = off; SET enable_bitmapscan = off;
 SELECT count(*) FROM r WHERE c BETWEEN 1 AND 1000}),
@@ -82,7 +92,7 @@ DELETE FROM r WHERE k = 107; INSERT INTO r VALUES (107, 107, repeat('r', 50));})
 }
 set_conf($node, 'zheap.rollback_paused' => 'off');
 undo_quiet($node, 'in the background');
-is($node->safe_psql('postgres', $sum), $before, 'the same when all is undone');
+is($node->safe_psql('postgres', "$sum; SELECT v FROM first"), "$before\n0", 'the same when all is undone');
 check_tables($node, 'after the rollback');
 
 # --- killed while the transaction runs
