@@ -58,7 +58,7 @@ for my $how ('ROLLBACK', 'an error', 'ROLLBACK TO')
 	is(ask($s, 'SELECT 42'), '42', "$how: session lives");
 	like(ask($s, q{SET statement_timeout = 200; SELECT pg_sleep(60)}), qr/statement timeout/, 'it can be cancelled');
 	ask($s, 'RESET statement_timeout');
-	my ($ret, $o, $e) = $node->psql('postgres', "SET statement_timeout = '10s'; $all");
+	my ($ret, $o, $e) = $node->psql('postgres', "SET statement_timeout = '100s'; $all");
 	like($e, qr/invalid page|page verification failed/, 'others get an error for the page and do not hang');
 	my $pid = ask($s, 'SELECT pg_backend_pid()');
 	send_sql($s, 'SELECT pg_sleep(60)');

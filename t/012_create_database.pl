@@ -20,9 +20,7 @@ INSERT INTO x VALUES (1);});
 sub leave_rollback
 {
 	my ($db) = (@_, 'src');
-	$node->safe_psql('postgres', q{
-ALTER SYSTEM SET zheap.rollback_paused = on;});
-	$node->safe_psql('postgres', q{SELECT pg_reload_conf(); SELECT pg_sleep(1)});
+	set_conf($node, 'zheap.rollback_paused' => 'on');
 	$node->safe_psql($db, q{
 SET zheap.rollback_foreground_size = 0;
 BEGIN; INSERT INTO x SELECT generate_series(1, 500); ROLLBACK;});
@@ -37,8 +35,7 @@ for my $strategy ('wal_log', 'file_copy')
 	like($err, qr/aborted transactions that are not rolled back yet/,
 		"$strategy: and told why");
 
-	$node->safe_psql('postgres', q{ALTER SYSTEM RESET zheap.rollback_paused});
-	$node->safe_psql('postgres', q{SELECT pg_reload_conf()});
+	set_conf($node, 'zheap.rollback_paused' => 'off');
 	$node->safe_psql('postgres',
 		"CREATE DATABASE copy_$strategy TEMPLATE src STRATEGY $strategy");
 	# U and H pass the aborted transaction
@@ -90,7 +87,7 @@ INSERT INTO u VALUES (1);
 BEGIN; INSERT INTO u SELECT generate_series(2, 500); UPDATE x SET a = -a; ROLLBACK;});
 my $rows = 'SELECT count(*), min(a), (SELECT count(*) FROM u) FROM x';
 my $right = $node->safe_psql('src', $rows);
-$node->safe_psql('postgres', 'ALTER SYSTEM RESET zheap.rollback_paused');
+$node->append_conf('postgresql.conf', 'zheap.rollback_paused = off');
 my $conf = slurp_file($node->data_dir . '/postgresql.conf');
 (my $without = $conf) =~ s/^(shared_preload_libraries|zheap\.)/#$1/mg;
 $node->stop;
@@ -122,7 +119,7 @@ for my $db (qw(bare_first bare_wal_log bare_file_copy bare_second bare_closed ba
 
 # the source is dropped without the library
 leave_rollback('bare_first');
-$node->safe_psql('postgres', 'ALTER SYSTEM RESET zheap.rollback_paused');
+$node->append_conf('postgresql.conf', 'zheap.rollback_paused = off');
 $node->stop;
 put($node->data_dir . '/postgresql.conf', $without);
 $node->start;

@@ -59,7 +59,7 @@ for my $point (qw(switch-extended switch-logged switch-done prepared inserted
 	reset-flushed reset-truncated))
 {
 	$file = order_point($node, $point, 'crash');
-	for (1 .. 40)
+	for (1 .. 400)
 	{
 		last if !-e $file;
 		eval { $node->psql('postgres', "\\i $script") };

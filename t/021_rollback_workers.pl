@@ -112,7 +112,7 @@ my $pid = $node->safe_psql('postgres',
 	q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'undo rollback worker' LIMIT 1});
 kill 'KILL', $pid if $pid;
 my $back;
-for (1 .. 100)
+for (1 .. 900)
 {
 	select(undef, undef, undef, 0.2);
 	# psql may be gone before it has read the query
@@ -130,7 +130,7 @@ $node->append_conf('postgresql.conf', "max_worker_processes = 2\nzheap.rollback_
 $node->restart;
 leave_rollback('c');
 paused('off');
-for (1 .. 100)
+for (1 .. 1800)
 {
 	last if slurp_file($node->logfile) =~ /out of background worker slots/;
 	select(undef, undef, undef, 0.1);

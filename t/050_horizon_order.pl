@@ -52,7 +52,7 @@ hot_standby_feedback = off
 		my $old = session($standby);
 		my $rows = ask($old, "BEGIN ISOLATION LEVEL REPEATABLE READ; $digest");
 		$file = order_point($node, $point, 'crash');
-		for (1 .. 20)
+		for (1 .. 400)
 		{
 			last if !-e $file;
 			$node->psql('postgres', 'UPDATE x SET c = c + 1');
@@ -133,7 +133,7 @@ subtest 'the two horizons answer two questions' => sub {
 	# turns the ring over and over
 	value('CREATE TABLE turn (a int, t text) USING zheap; INSERT INTO turn SELECT g, repeat($$t$$, 50) FROM generate_series(1, 500) g');
 	# until the log of the abort has grown so big that a pass lets it rest
-	for (1 .. 100)
+	for (1 .. 1000)
 	{
 		$node->safe_psql('postgres', join '', map { "UPDATE turn SET t = repeat('$_', 50);\n" } 1 .. 9);
 		select(undef, undef, undef, 0.1);

@@ -51,7 +51,7 @@ for my $point (qw(run-looked-at run-lock-free page-rolled-back mark-by-worker ma
 	discard-published pass-published))
 {
 	my $file = order_point($node, $point, 'crash');
-	for (1 .. 40)
+	for (1 .. 400)
 	{
 		last if !-e $file;
 		eval { $node->psql('postgres', "\\i $script") };

@@ -66,14 +66,27 @@ max_standby_streaming_delay = -1
 	return $standby;
 }
 
-# Change settings of a running server.
+# Change settings of a running server; at the end new sessions have them, and
+# the launcher, too, if there is one.
 sub set_conf
 {
 	my ($node, %value) = @_;
 	$node->append_conf('postgresql.conf',
 		join('', map { "$_ = '$value{$_}'\n" } sort keys %value));
+	my $begin = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
 	$node->reload;
-	$node->safe_psql('postgres', 'SELECT pg_sleep(0.2)');
+	$node->poll_query_until('postgres', "SELECT pg_conf_load_time() > '$begin'");
+	return $node->safe_psql('postgres', 'SELECT pg_sleep(0.2)')
+	  if $node->safe_psql('postgres', q{SELECT to_regclass('pg_stat_zheap_undo_totals') IS NULL OR pg_is_in_recovery()}) eq 't';
+
+	# the first pass to end may have begun with the old settings
+	for (1 .. 2)
+	{
+		my $last = $node->safe_psql('postgres', 'SELECT last_discard_pass FROM pg_stat_zheap_undo_totals');
+		$node->reload;
+		$node->poll_query_until('postgres', "SELECT coalesce(last_discard_pass::text, '') <> '$last' FROM pg_stat_zheap_undo_totals");
+	}
+	return;
 }
 
 sub children_of
