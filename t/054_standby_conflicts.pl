@@ -47,7 +47,7 @@ sub judge
 {
 	my ($name, $answer) = @_;
 	if ($answer eq "0\nt") { $same++; }
-	elsif ($answer eq '' || $answer =~ /conflict with recovery|current transaction is aborted|server closed the connection|connection to server was lost|no connection to the server/) { $cancelled++; }
+	elsif ($answer eq '' || $answer =~ /conflict with recovery|current transaction is aborted|$lost/) { $cancelled++; }
 	else { push @wrong, "$name: $answer"; }
 	return;
 }

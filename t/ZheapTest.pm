@@ -12,7 +12,10 @@ use Test::More;
 
 our @EXPORT = qw(zheap_node init_without_checksums zheap_standby set_conf kill_server start_after_kill wait_until_up session ask
   send_sql finish_session check_tables tables_digest undo_quiet log_is_clean
-  overwrite content put order_point wait_at_point leave_point);
+  overwrite content put order_point wait_at_point leave_point $lost);
+
+# what psql says, one or the other, when the server ended the session
+our $lost = qr/server closed the connection|connection to server was lost|no connection to the server/;
 
 # A node that preloads the library; options as for init(), conf => text.
 sub zheap_node
