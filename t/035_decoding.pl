@@ -126,6 +126,29 @@ is(join(' ', $got =~ /^table public\.n: (\w+: a\[integer\]:\d)/mg), 'INSERT: a[i
 is(scalar(() = $got =~ /^table public\.z: INSERT: a\[integer\]:900 b\[text\]:'(s{20}|t{20})/mg), 1, 'one of the two insertions is decoded') or diag($got);
 finish_session($_) for $s1, $s2, $s3;
 
+# values of the old row are fetched while its page is locked, but the locks that
+# this takes are waited for before that: others read the page meanwhile
+$node->safe_psql('postgres', q{CREATE TABLE w (a int PRIMARY KEY, b text, c int) USING zheap; ALTER TABLE w ALTER b SET STORAGE EXTERNAL; ALTER TABLE w REPLICA IDENTITY FULL;
+INSERT INTO w SELECT g, long('w'), 0 FROM generate_series(1, 3) g});
+my $toast_index = $node->safe_psql('postgres', q{SELECT i.indexrelid::regclass FROM pg_class c JOIN pg_index i ON i.indrelid = c.reltoastrelid WHERE c.relname = 'w'});
+for my $change ('DELETE FROM w WHERE a = 1', 'UPDATE w SET c = 1 WHERE a = 2')
+{
+	my ($blocker, $writer, $reader) = map { session($node) } 1 .. 3;
+	my $pid = ask($writer, 'SELECT pg_backend_pid()');
+	ask($blocker, "BEGIN; REINDEX INDEX $toast_index");
+	send_sql($writer, $change);
+	ok($node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = $pid AND wait_event_type = 'Lock' AND wait_event = 'relation'"), "waits for the index: $change");
+	is(ask($reader, 'SELECT count(c) > 1 FROM w'), 't', 'its page can be read');
+	ask($reader, "SELECT pg_cancel_backend($pid)");
+	like(ask($writer, 'SELECT 1'), qr/canceling statement.*1$/s, 'and the wait be cancelled');
+	ask($blocker, 'COMMIT');
+	like(ask($writer, $change), qr/^$/, 'later it is done');
+	finish_session($_) for $blocker, $writer, $reader;
+}
+$got = decoded('s');
+like($got, qr/^table public\.w: DELETE: a\[integer\]:1 b\[text\]:'w+ 9\d\d\d /m, 'the old row is decoded whole');
+like($got, qr/^table public\.w: UPDATE: old-key: a\[integer\]:2 b\[text\]:'w+ 9\d\d\d /m, 'of an update, too');
+
 # an output plugin that reads a zheap table, as one may read catalog tables
 my $folder = $node->config_data('--pkglibdir');
 my ($cc, $include) = map { $node->config_data($_) } '--cc', '--includedir-server';

@@ -463,6 +463,7 @@ void
 zheap_scan_clear_rows(ZScanDesc scan)
 {
 	scan->nrows = 0;
+	scan->nquiet = scan->next_quiet = 0;
 	scan->current = -1;
 	scan->rowsused = 0;
 	scan->maxoff = InvalidOffsetNumber;
@@ -861,20 +862,112 @@ next_row_pagemode(ZScanDesc scan, ScanDirection direction,
  * core compares it with the TID it has just inserted.  So does any row while a
  * new exclusion constraint is checked, which compares in the same way.
  */
+static bool
+gets_dirty_tag(Relation rel, Snapshot snapshot, const ZVersion *v)
+{
+	return snapshot->snapshot_type == SNAPSHOT_DIRTY &&
+		!TransactionIdIsValid(snapshot->xmin) &&
+		!TransactionIdIsValid(snapshot->xmax) &&
+		(!v->own || v->kind == ZUNDO_UPDATE) &&
+		!zheap_exclusion_is_checked(rel);
+}
+
 void
 zheap_scan_tag_dirty(Relation rel, Snapshot snapshot, const ZVersion *v,
 					 ItemPointer tid)
 {
-	if (snapshot->snapshot_type != SNAPSHOT_DIRTY ||
-		TransactionIdIsValid(snapshot->xmin) ||
-		TransactionIdIsValid(snapshot->xmax))
-		return;
-	if (v->own && v->kind != ZUNDO_UPDATE)
-		return;
-	if (zheap_exclusion_is_checked(rel))
+	if (!gets_dirty_tag(rel, snapshot, v))
 		return;
 	zheap_dirty_found_set(RelationGetRelid(rel), tid, v->writer, v->cid);
 	zheap_tid_set_tag(tid, ZTID_DIRTY);
+}
+
+/*
+ * DIRTY, forwards: list the rows of the pinned page behind scan->off, up to
+ * the first at which something is in progress, under one lock.  (A subscriber
+ * looks for a row without a key in this way.)  What happens to a row between
+ * now and its return is found out by whoever locks the version returned.
+ */
+static void
+list_quiet(ZScanDesc scan)
+{
+	Relation	rel = scan->base.rs_rd;
+	Snapshot	snapshot = scan->base.rs_snapshot;
+	Page		page = BufferGetPage(scan->buffer);
+	ZVersion   *v = &scan->version;
+	ZReadContext cx;
+	OffsetNumber max;
+
+	zheap_scan_clear_rows(scan);
+	scan->quiet_end = scan->off;
+
+	zheap_visibility_begin(&cx, rel, snapshot);
+	cx.patience = zheap_rollback_patience();
+	LockBuffer(scan->buffer, BUFFER_LOCK_SHARE);
+	if (!PageIsNew(page))
+	{
+		zheap_page_check(rel, scan->block, page);
+		max = PageGetMaxOffsetNumber(page);
+		for (OffsetNumber off = OffsetNumberNext(scan->off); off <= max; off++)
+		{
+			if (ItemIdIsUsed(PageGetItemId(page, off)))
+			{
+				bool		found = zheap_visibility_find(&cx, scan->buffer,
+														  page, scan->block,
+														  off, v);
+
+				if (cx.too_long ||
+					TransactionIdIsValid(snapshot->xmin) ||
+					TransactionIdIsValid(snapshot->xmax) ||
+					(found && v->ended))
+					break;
+				if (found)
+				{
+					zheap_scan_add_row(scan, off, v);
+					scan->row[scan->nrows - 1].tagged =
+						gets_dirty_tag(rel, snapshot, v);
+				}
+			}
+			scan->quiet_end = off;
+		}
+	}
+	LockBuffer(scan->buffer, BUFFER_LOCK_UNLOCK);
+	zheap_visibility_end(&cx);
+
+	scan->nquiet = scan->nrows;
+	scan->nrows = 0;
+}
+
+/* the next row listed into the tuple slot; false if there is none */
+static bool
+next_quiet_row(ZScanDesc scan, TupleTableSlot *slot)
+{
+	Oid			relid = RelationGetRelid(scan->base.rs_rd);
+	Snapshot	snapshot = scan->base.rs_snapshot;
+	const ZScanRow *row;
+
+	if (scan->next_quiet == scan->nquiet)
+	{
+		/* go on behind rows that nobody sees, too */
+		if (scan->nquiet > 0)
+			scan->off = scan->quiet_end;
+		return false;
+	}
+
+	row = &scan->row[scan->next_quiet++];
+	scan->off = row->off;
+	snapshot->xmin = InvalidTransactionId;
+	snapshot->xmax = InvalidTransactionId;
+	snapshot->speculativeToken = 0;
+	zheap_slot_show(slot, relid, scan->block, row->off, scan->rows,
+					scan->rows->data + row->at, row->len, row->writer,
+					row->cid, row->approximate);
+	if (row->tagged)
+	{
+		zheap_dirty_found_set(relid, &slot->tts_tid, row->writer, row->cid);
+		zheap_tid_set_tag(&slot->tts_tid, ZTID_DIRTY);
+	}
+	return true;
 }
 
 /* one row of the pinned page, judged under its lock */
@@ -943,14 +1036,30 @@ static bool
 next_row_single(ZScanDesc scan, ScanDirection direction,
 				TupleTableSlot *slot)
 {
+	bool		list = ScanDirectionIsForward(direction) &&
+		scan->base.rs_snapshot->snapshot_type == SNAPSHOT_DIRTY;
+
+	if (!list && scan->nquiet > 0)
+		zheap_scan_clear_rows(scan);
 	for (;;)
 	{
 		if (BufferIsValid(scan->buffer))
 		{
+			if (list)
+			{
+				if (next_quiet_row(scan, slot))
+					return true;
+				/* give the memory back, for further rows */
+				ExecClearTuple(slot);
+				list_quiet(scan);
+				if (next_quiet_row(scan, slot))
+					return true;
+			}
 			if (judge_row(scan, direction, slot))
 				return true;
 			scan_unpin(scan);
 		}
+		zheap_scan_clear_rows(scan);
 		scan->buffer = zheap_scan_next_buffer(scan, direction);
 		if (!BufferIsValid(scan->buffer))
 			return false;

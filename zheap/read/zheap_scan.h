@@ -21,6 +21,7 @@ typedef struct ZScanRow
 	Fxid		writer;
 	CommandId	cid;
 	bool		approximate;	/* as in ZVersion */
+	bool		tagged;			/* quiet row: its TID gets the tag DIRTY */
 } ZScanRow;
 
 typedef struct ZScanDescData
@@ -71,6 +72,15 @@ typedef struct ZScanDescData
 	/* a scan row by row: pinned page, offset of the row returned last */
 	Buffer		buffer;
 	OffsetNumber off;
+
+	/*
+	 * DIRTY: rows of the page behind off at which nothing was in progress,
+	 * listed in row and rows; those before next_quiet were returned.  What is
+	 * behind quiet_end wasn't judged.
+	 */
+	int			nquiet;
+	int			next_quiet;
+	OffsetNumber quiet_end;
 
 	/* does core check a new exclusion constraint by it */
 	bool		checks_exclusion;

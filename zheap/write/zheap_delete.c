@@ -226,6 +226,14 @@ zheap_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
 	w.oper = XLTW_Delete;
 	w.logical = &logical;
 	result = zheap_row_take(&w);
+	if (result == TM_Ok && logical.wanted &&
+		zheap_tuple_has_external(w.image))
+	{
+		/* the values will be fetched with the page locked */
+		zheap_row_unlock(&w);
+		zheap_logical_lock_values(&logical);
+		result = zheap_row_take(&w);
+	}
 	if (result != TM_Ok)
 	{
 		*tmfd = w.failure;

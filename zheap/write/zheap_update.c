@@ -158,6 +158,7 @@ update_lock_and_toast(ZRowWrite *w, ZUpdatePlan *plan)
 
 	zheap_row_write_lock(w);
 	zheap_row_unlock(w);
+	zheap_logical_lock_values(w->logical);
 
 	oldslot = MakeSingleTupleTableSlot(RelationGetDescr(plan->rel),
 									   &TTSOpsZHeapTuple);

@@ -14,6 +14,8 @@
 #include "access/heapam.h"
 #include "access/heaptoast.h"
 #include "access/sysattr.h"
+#include "access/table.h"
+#include "access/toast_internals.h"
 #include "access/tupmacs.h"
 #include "access/xloginsert.h"
 #include "catalog/catalog.h"
@@ -51,6 +53,23 @@ zheap_logical_end(ZLogical *logical)
 	bms_free(logical->key);
 	pfree(logical->part.data);
 	logical->wanted = false;
+}
+
+void
+zheap_logical_lock_values(const ZLogical *logical)
+{
+	Relation	toastrel;
+	Relation   *indexes;
+	int			nindexes;
+
+	if (!logical->wanted ||
+		!OidIsValid(logical->rel->rd_rel->reltoastrelid))
+		return;
+	toastrel = table_open(logical->rel->rd_rel->reltoastrelid,
+						  AccessShareLock);
+	(void) toast_open_indexes(toastrel, AccessShareLock, &indexes, &nindexes);
+	toast_close_indexes(indexes, nindexes, NoLock);
+	table_close(toastrel, NoLock);
 }
 
 void

@@ -65,6 +65,12 @@ extern void zheap_logical_begin(ZLogical *logical, Relation rel, int options,
 extern void zheap_logical_end(ZLogical *logical);
 
 /*
+ * Take the locks on the toast table and its indexes that telling a row with
+ * values out of line needs, until the transaction ends.  No page locked.
+ */
+extern void zheap_logical_lock_values(const ZLogical *logical);
+
+/*
  * Begin the part of a record, and add to it, new rows first.  Only if wanted.
  * The old row's values are fetched from the toast table where need be; a page
  * may be locked.  It is told as the replica identity demands; new is the row
