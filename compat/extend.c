@@ -21,10 +21,14 @@ Buffer
 ExtendBufferedRel(BufferManagerRelation bmr, ForkNumber fork,
 				  BufferAccessStrategy strategy, uint32 flags)
 {
+	ReadBufferMode mode = (flags & EB_LOCK_FIRST) ? RBM_ZERO_AND_LOCK :
+		RBM_NORMAL;
+
 	Assert(flags & EB_SKIP_EXTENSION_LOCK);
+	if (bmr.rel != NULL)
+		return ReadBufferExtended(bmr.rel, fork, P_NEW, mode, strategy);
 	return ReadBufferWithoutRelcache(bmr.smgr->smgr_rnode.node, fork, P_NEW,
-									 (flags & EB_LOCK_FIRST) ?
-									 RBM_ZERO_AND_LOCK : RBM_NORMAL, strategy,
+									 mode, strategy,
 									 bmr.relpersistence ==
 									 RELPERSISTENCE_PERMANENT);
 }

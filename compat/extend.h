@@ -10,14 +10,17 @@
 
 #include "storage/bufmgr.h"
 #include "storage/smgr.h"
+#include "utils/rel.h"
 
-/* a file that has no relcache entry */
+/* a relation, or a file that has no relcache entry */
 typedef struct BufferManagerRelation
 {
+	Relation	rel;
 	SMgrRelation smgr;
 	char		relpersistence;
 } BufferManagerRelation;
 
+#define BMR_REL(r)				((BufferManagerRelation) {.rel = (r)})
 #define BMR_SMGR(s, p)			((BufferManagerRelation) {.smgr = (s), .relpersistence = (p)})
 
 #define EB_SKIP_EXTENSION_LOCK	0x01

@@ -1,7 +1,8 @@
 # What newer major versions offer: scans, ANALYZE and VACUUM of a table that is
 # larger than shared buffers give heap's answers however the server reads (18:
-# by workers, by io_uring, in the process itself); processes say by name what
-# they wait for (17); columns that only BRIN indexes cover stay in place (16).
+# by workers, by io_uring, in the process itself); tables grow by many pages at
+# once (16); processes say by name what they wait for (17); columns that only
+# BRIN indexes cover stay in place (16).
 use strict;
 use warnings;
 use FindBin;
@@ -99,6 +100,15 @@ $node->safe_psql('postgres', q{SET maintenance_work_mem = '64kB'; VACUUM z; VACU
 $node->safe_psql('postgres', q{SET maintenance_work_mem = '1MB'; VACUUM z; VACUUM h});
 ask_all('after deletes');
 check_tables($node, 'after deletes');
+
+# --- pages that are added for all who wait for one: none is lost or given twice
+$node->safe_psql('postgres', q{CREATE TABLE wide (a int, t text) USING zheap; ALTER TABLE wide ALTER t SET STORAGE plain});
+$node->pgbench('-n -c 12 -j 2 -t 30', 0, [qr{processed: 360/360}], [qr{^$}], 'many who insert',
+	{ '062_wide' => q{INSERT INTO wide SELECT g, repeat('w', 3000) FROM generate_series(1, 20) g} });
+my $sorted = q{SELECT count(*), sum(a), count(DISTINCT (ctid::text::point)[0]) FROM wide};
+is($node->safe_psql('postgres', $sorted), '7200|75600|3600', 'two rows on each page that has any');
+$node->safe_psql('postgres', q{INSERT INTO wide SELECT g, repeat('w', 3000) FROM generate_series(1, 20) g; VACUUM wide});
+is($node->safe_psql('postgres', $sorted), '7220|75810|3610', 'and on the next');
 
 # --- names of wait events
 SKIP:

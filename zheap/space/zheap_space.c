@@ -42,6 +42,8 @@ StaticAssertDecl(ZHEAP_MAX_TUPLE_SIZE >= ZHEAP_NEW_PAGE_ROOM &&
 /* extension under contention: this many pages per waiter, up to the limit */
 #define EXTEND_PER_WAITER		UNDO_KNOB("extend-per-waiter", 16, 1, 16)
 #define EXTEND_LIMIT			UNDO_KNOB("extend-limit", 256, 1, 256)
+/* so many by one call, each pinned meanwhile */
+#define EXTEND_AT_ONCE			64
 
 /* a search for room */
 typedef struct SpaceSearch
@@ -212,22 +214,31 @@ add_pages_for_waiters(const SpaceSearch *search)
 	int			waiters = RelationExtensionLockWaiterCount(search->rel);
 	int			npages = Min(waiters * EXTEND_PER_WAITER, EXTEND_LIMIT);
 	BlockNumber first = InvalidBlockNumber;
-	BlockNumber block = InvalidBlockNumber;
+	BlockNumber end = InvalidBlockNumber;
 
-	for (int i = 0; i < npages; i++)
+	while (npages > 0)
 	{
-		Buffer		buffer = ReadBufferExtended(search->rel, MAIN_FORKNUM,
-												P_NEW, RBM_NORMAL, NULL);
+		Buffer		buffers[EXTEND_AT_ONCE];
+		uint32		added;
+		BlockNumber block = ExtendBufferedRelBy(BMR_REL(search->rel),
+												MAIN_FORKNUM, NULL,
+												EB_SKIP_EXTENSION_LOCK,
+												Min(npages, EXTEND_AT_ONCE),
+												buffers, &added);
 
-		block = BufferGetBlockNumber(buffer);
-		ReleaseBuffer(buffer);
-		if (i == 0)
+		for (uint32 i = 0; i < added; i++)
+		{
+			ReleaseBuffer(buffers[i]);
+			RecordPageWithFreeSpace(search->rel, block + i,
+									zheap_fsm_room(ZHEAP_MAX_TUPLE_SIZE));
+		}
+		if (first == InvalidBlockNumber)
 			first = block;
-		RecordPageWithFreeSpace(search->rel, block,
-								zheap_fsm_room(ZHEAP_MAX_TUPLE_SIZE));
+		end = block + added;
+		npages -= added;
 	}
-	if (npages > 0)
-		FreeSpaceMapVacuumRange(search->rel, first, block + 1);
+	if (first != InvalidBlockNumber)
+		FreeSpaceMapVacuumRange(search->rel, first, end);
 }
 
 /*
