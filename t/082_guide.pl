@@ -39,12 +39,11 @@ for my $file (sort glob "$docs/*.md")
 
 	for my $link ($text =~ /\]\(([^)#:\s]+)(?:#[^)]*)?\)/g)
 	{
-		next if $link eq 'logical-replication.md';	# comes with decoding
 		ok(-e "$docs/$link", "$page: $link exists");
 	}
 	my @sql = $text =~ /^```sql\n(.*?)^```$/msg;
 	next if !@sql || ($text =~ /CREATE EXTENSION (?!zheap_am)(\w+)/ && !$installed{$1});
-	# its test is that of decoding
+	# for two servers: t/057_move_server
 	next if $page eq 'logical-replication';
 	(my $db = "guide_$page") =~ tr/-/_/;
 	$node->safe_psql('postgres', "CREATE DATABASE $db");

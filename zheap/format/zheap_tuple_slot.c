@@ -27,6 +27,7 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "executor/tuptable.h"
+#include "replication/logicalworker.h"
 #include "utils/expandeddatum.h"
 
 #include "undo/undo.h"
@@ -317,8 +318,12 @@ static TransactionId
 shown_xmin(const ZTupleTableSlot *zslot)
 {
 	Assert(zslot->len > 0 || zslot->writer != InvalidFxid);
-	return zslot->writer != InvalidFxid ? XidFromFxid(zslot->writer) :
-		zheap_tuple_hashed_xmin(zslot->data, zslot->len);
+	if (zslot->writer != InvalidFxid)
+		return XidFromFxid(zslot->writer);
+	/* it asks who wrote the row, when and where: a hash might be another's */
+	if (IsLogicalWorker())
+		return FrozenTransactionId;
+	return zheap_tuple_hashed_xmin(zslot->data, zslot->len);
 }
 
 /*

@@ -18,6 +18,7 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "replication/logicalworker.h"
 #include "storage/bufmgr.h"
 #include "utils/snapmgr.h"
 
@@ -116,7 +117,7 @@ row_is_meant(ZRowWrite *w, Fxid writer, bool own, CommandId cid, bool insert)
 	/* a row has no older version than the inserted one */
 	return insert || zheap_row_take_visible(w->snapshot, writer, own, cid) ||
 		(!own && zheap_newest_only_copied(&w->cx, w->buffer, w->page,
-											  w->block, w->off, w->snapshot));
+										  w->block, w->off, w->snapshot));
 }
 
 static RowStep
@@ -507,6 +508,25 @@ row_look_own(ZRowWrite *w)
 									w->off, cid, &w->top);
 }
 
+/*
+ * The writer of a version that is visible to all, as long as the page names it:
+ * the owner of its xact slot, or another subtransaction of the same one.
+ * A worker of logical replication looks up its origin, by 32 bits.
+ */
+static Fxid
+settled_writer(Page page, const ZTupleHeader *header)
+{
+	Fxid		writer;
+	Fxid		next = U64FromFullTransactionId(ReadNextFullTransactionId());
+
+	if (header->slot == 0 || header->slot > ZPageGetOpaque(page)->nslots ||
+		(header->flags2 & ZH_LOCK_ONLY) != 0 ||
+		ZHeaderReused(header) == ZH_REUSED_FOREIGN)
+		return InvalidFxid;
+	writer = ZXactSlotFxid(ZPageGetXactSlot(page, header->slot));
+	return writer + MaxTransactionId / 2 > next ? writer : InvalidFxid;
+}
+
 /* Find the row on the locked page: header, image, top version. */
 static RowStep
 row_look(ZRowWrite *w, TM_Result *result)
@@ -544,6 +564,8 @@ row_look(ZRowWrite *w, TM_Result *result)
 		zheap_newest_version(&w->cx, w->buffer, w->page, w->block, w->off,
 							 &w->top);
 	w->image_writer = w->top.writer;
+	if (w->image_writer == InvalidFxid && IsLogicalWorker())
+		w->image_writer = settled_writer(w->page, &w->header);
 	w->image_cid = w->top.cid;
 	w->image_len = zheap_page_tuple_len(tuple, ItemIdGetLength(lp));
 	memcpy(w->image, tuple, w->image_len);

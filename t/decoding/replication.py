@@ -1,0 +1,238 @@
+#!/usr/bin/python3
+"""Logical replication under kill -9: a publisher under pgbench and random transactions
+that update, move, delete and insert rows of zheap and of heap tables, some of them in
+savepoints that are rolled back, prepared, or larger than logical_decoding_work_mem;
+a subscriber whose tables are zheap where those are heap, and the other way round.
+Either server is killed at random and started again.  At the end all tables are equal.
+
+usage: replication.py --bindir DIR [--subscriber DIR] [--seconds N] [--seed N] [--keep]
+
+--subscriber: programs of the subscriber's server, which may be of a later major.
+"""
+import argparse
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+
+import psycopg2
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "python"))
+from throwaway import Cluster, become_ordinary  # noqa: E402
+
+SETTINGS = """
+wal_level = logical
+fsync = off
+autovacuum_naptime = 1
+logical_decoding_work_mem = '64kB'
+wal_receiver_timeout = 20s
+wal_retrieve_retry_interval = 200ms
+max_logical_replication_workers = 10
+max_worker_processes = 20
+log_min_messages = warning
+"""
+TABLES = ("d", "f")
+BENCH = ("accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84))",
+         "branches (bid int PRIMARY KEY, bbalance int, filler char(88))",
+         "tellers (tid int PRIMARY KEY, bid int, tbalance int, filler char(84))",
+         "history (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22))")
+
+
+def writer(cluster, number, seed, stop, counts):
+    r = random.Random("%d %d" % (seed, number))
+    conn = None
+    while not stop.is_set():
+        try:
+            if conn is None:
+                conn = psycopg2.connect(cluster.dsn())
+            cur = conn.cursor()
+            for _ in range(r.randint(1, 6)):
+                i = r.randrange(100) * 4 + number
+                x = "repeat(md5('%d'), %d)" % (r.randrange(10 ** 6), r.choice([1, 1, 3, 90, 400]))
+                t = "%s.%s" % (r.choice("hz"), r.choice(TABLES))
+                cur.execute(r.choice([
+                    "UPDATE %s SET v = v + 1 WHERE id = %d" % (t, i),
+                    "UPDATE %s SET x = %s WHERE id = %d" % (t, x, i),
+                    "UPDATE %s SET k = k + 1 WHERE id BETWEEN %d AND %d AND id %% 4 = %d" % (t, i, i + 40, number),
+                    "DELETE FROM %s WHERE id = %d" % (t, i),
+                    "INSERT INTO %s SELECT %d, 1, 1, %s WHERE NOT EXISTS (SELECT FROM %s WHERE id = %d)" % (t, i, x, t, i),
+                    "INSERT INTO %s SELECT g * 4 + %d, 0, 0, 'b' FROM generate_series(1000, 1300) g WHERE NOT EXISTS (SELECT FROM %s WHERE id = 4000 + %d)" % (t, number, t, number),
+                    "DELETE FROM %s WHERE id >= 4000 AND id %% 4 = %d" % (t, number),
+                    "UPDATE %s SET id = id + 1000000 WHERE id = %d AND NOT EXISTS (SELECT FROM %s WHERE id = %d + 1000000)" % (t, i, t, i),
+                    "INSERT INTO h.d VALUES (%d, 2, 2, %s) ON CONFLICT (id) DO UPDATE SET v = h.d.v + 1" % (i, x),
+                    "INSERT INTO z.d VALUES (%d, 2, 2, %s) ON CONFLICT (id) DO UPDATE SET x = EXCLUDED.x" % (i, x),
+                    "INSERT INTO z.d VALUES (%d, 2, 2, %s) ON CONFLICT DO NOTHING" % (i, x),
+                    "UPDATE %s.p SET k = (k + 1) %% 3 WHERE id = %d" % (r.choice("hz"), i),
+                    "INSERT INTO %s.p VALUES (%d, %d) ON CONFLICT DO NOTHING" % (r.choice("hz"), i, r.randrange(3)),
+                    "SAVEPOINT s; UPDATE %s SET v = -1 WHERE id %% 4 = %d AND id < 200; ROLLBACK TO s" % (t, number)]))
+            if r.random() < 0.1:
+                conn.rollback()
+            elif r.random() < 0.03:
+                cur.execute("PREPARE TRANSACTION 'w%d'" % number)
+                conn.autocommit = True
+                cur.execute("COMMIT PREPARED 'w%d'" % number)
+                conn.autocommit = False
+            else:
+                conn.commit()
+            counts[number] += 1
+        except psycopg2.Error:
+            try:
+                conn.close()
+            except (psycopg2.Error, AttributeError):
+                pass
+            conn = None
+            time.sleep(0.05)
+            finish_prepared(cluster, number)
+
+
+def finish_prepared(cluster, number):
+    """What a lost connection has left prepared holds rows."""
+    try:
+        conn = psycopg2.connect(cluster.dsn())
+        conn.autocommit = True
+        cur = conn.cursor()
+        cur.execute("SELECT 1 FROM pg_prepared_xacts WHERE gid = 'w%d'" % number)
+        if cur.fetchone():
+            cur.execute("COMMIT PREPARED 'w%d'" % number)
+        conn.close()
+    except psycopg2.Error:
+        pass
+
+
+def bench(cluster, stop, counts):
+    """pgbench, again after each kill."""
+    while not stop.is_set():
+        done = subprocess.run(
+            [os.path.join(cluster.bindir, "pgbench"), "-n", "-c", "2", "-T", "3", "-h", cluster.socket,
+             "-p", str(cluster.port), "-U", cluster.user, "postgres"],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+        for line in done.stdout.decode(errors="replace").splitlines():
+            if line.startswith("number of transactions actually processed: "):
+                counts[4] += int(line.split(":")[1].split("/")[0])
+        time.sleep(0.1)
+
+
+def tables_of(cur):
+    cur.execute("SELECT c.oid::regclass::text FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace"
+                " WHERE relkind IN ('r', 'p') AND NOT relispartition AND nspname IN ('h', 'z', 'public') ORDER BY 1")
+    return [t for t, in cur.fetchall()]
+
+
+def digest(cluster, table):
+    conn = psycopg2.connect(cluster.dsn())
+    cur = conn.cursor()
+    cur.execute("SELECT count(*), md5(string_agg(r::text, ',' ORDER BY r::text)) FROM %s r" % table)
+    result = cur.fetchone()
+    conn.close()
+    return result
+
+
+def checks(cluster):
+    """What zheap_check() finds."""
+    conn = psycopg2.connect(cluster.dsn())
+    cur = conn.cursor()
+    cur.execute("SELECT t.oid::regclass::text, c::text FROM pg_class t JOIN pg_am a ON a.oid = relam,"
+                " LATERAL zheap_check(t.oid) c WHERE amname = 'zheap' AND relkind IN ('r', 't') LIMIT 10")
+    found = ["zheap_check of %s: %s" % row for row in cur.fetchall()]
+    conn.close()
+    return found
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--bindir", required=True)
+    p.add_argument("--seconds", type=int, default=60)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--subscriber", help="folder of programs of the subscriber's server")
+    p.add_argument("--keep", action="store_true")
+    args = p.parse_args()
+    r = random.Random(args.seed)
+    pub = Cluster(args.bindir, "pub", port=5441)
+    sub = Cluster(args.subscriber or args.bindir, "sub", port=5442)
+    for c, side in ((pub, 0), (sub, 1)):
+        c.init(SETTINGS)
+        c.start()
+        conn = psycopg2.connect(c.dsn())
+        conn.autocommit = True
+        cur = conn.cursor()
+        cur.execute("CREATE EXTENSION zheap_am")
+        for schema in "hz":
+            am = "heap" if (schema == "h") == (side == 0) else "zheap"
+            cur.execute("""CREATE SCHEMA {0}; SET default_table_access_method = {1};
+CREATE TABLE {0}.d (id int PRIMARY KEY, k int, v int, x text); CREATE INDEX ON {0}.d (k);
+CREATE TABLE {0}.f (id int, k int, v int, x text); ALTER TABLE {0}.f REPLICA IDENTITY FULL; CREATE INDEX ON {0}.f (id);
+CREATE TABLE {0}.p (id int, k int, PRIMARY KEY (id, k)) PARTITION BY LIST (k);
+CREATE TABLE {0}.p0 PARTITION OF {0}.p FOR VALUES IN (0); CREATE TABLE {0}.p1 PARTITION OF {0}.p FOR VALUES IN (1, 2)""".format(schema, am))
+        for table in BENCH:
+            cur.execute("SET default_table_access_method = %s" % ("heap" if side else "zheap"))
+            cur.execute("CREATE TABLE pgbench_" + table)
+        if side == 0:
+            c.tool("pgbench", "-i", "-I", "g", "-s", "1", "-h", c.socket, "-p", str(c.port), "-U", c.user, "postgres")
+            cur.execute("CREATE PUBLICATION p FOR ALL TABLES")
+        else:
+            major = conn.server_version // 10000
+            cur.execute("CREATE SUBSCRIPTION s CONNECTION '%s' PUBLICATION p WITH (streaming = %s%s)"
+                        % (pub.dsn(), "parallel" if major >= 16 and pub_major >= 16 else "on",
+                           ", two_phase" if args.seed % 2 else ""))
+        pub_major = conn.server_version // 10000
+        conn.close()
+    stop = threading.Event()
+    counts = [0] * 5
+    threads = [threading.Thread(target=writer, args=(pub, i, args.seed, stop, counts)) for i in range(4)]
+    threads.append(threading.Thread(target=bench, args=(pub, stop, counts)))
+    for t in threads:
+        t.start()
+    end = time.time() + args.seconds
+    kills = 0
+    while time.time() < end:
+        time.sleep(r.uniform(3, 8))
+        c = r.choice([pub, sub])
+        c.kill()
+        c.start()
+        kills += 1
+    stop.set()
+    for t in threads:
+        t.join()
+    for i in range(4):
+        finish_prepared(pub, i)
+    conn = psycopg2.connect(pub.dsn())
+    conn.autocommit = True
+    cur = conn.cursor()
+    cur.execute("SELECT pg_current_wal_lsn()")
+    lsn = cur.fetchone()[0]
+    begin = last = time.time()
+    at = None
+    while True:
+        cur.execute("SELECT confirmed_flush_lsn, confirmed_flush_lsn >= %s FROM pg_replication_slots"
+                    " WHERE slot_name = 's'", (lsn,))
+        now, done = cur.fetchone()
+        if done:
+            break
+        if now != at:
+            at, last = now, time.time()
+        if time.time() - last > 300:
+            print("FAILED: the subscriber stands still at %s, behind %s\n%s" % (at, lsn, sub.log_tail(30)))
+            return 1
+        time.sleep(0.2)
+    print("caught up after %.0f s" % (time.time() - begin))
+    bad = 0
+    for table in tables_of(cur):
+        answers = [digest(c, table) for c in (pub, sub)]
+        print(table, answers[0], "equal" if answers[0] == answers[1] else "DIFFERENT %s" % (answers[1],))
+        bad += answers[0] != answers[1]
+    conn.close()
+    faults = pub.log_faults() + sub.log_faults() + checks(pub) + checks(sub)
+    print("\n".join(faults[:10]))
+    print("%d random transactions, %d of pgbench, %d kills: %s" % (
+        sum(counts[:4]), counts[4], kills, "FAILED" if bad or faults else "passed"))
+    pub.drop(args.keep and (bad or faults))
+    sub.drop(args.keep and (bad or faults))
+    return 1 if bad or faults else 0
+
+
+if __name__ == "__main__":
+    become_ordinary(__file__)
+    sys.exit(main())
