@@ -102,7 +102,7 @@ sub same
 clients_begin($old);
 my $published = sub { $old->safe_psql('postgres', $block[0][1]) };
 $published->();
-(my $subscribe = $block[1][1]) =~ s/host=old\.example\.com dbname=shop/@{[$old->connstr('postgres')]}/;
+(my $subscribe = $block[1][1]) =~ s/host=old\.example\.com dbname=shop/@{[$old->connstr . ' dbname=postgres']}/;
 isnt($subscribe, $block[1][1], 'the connection of the page was replaced');
 $new->safe_psql('postgres', $subscribe);
 ok($new->poll_query_until('postgres', $block[2][1]), 'all copies are done');

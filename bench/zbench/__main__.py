@@ -16,8 +16,8 @@ from .server import Side
 from .work_documents import documents
 from .work_instructions import instructions
 from .work_own import own_changes
-from .work_pgbench import (bloat, hot_row, long_run, pgbench, queue, recovery,
-                           small_cache, updates)
+from .work_pgbench import (bloat, hot_row, logical, long_run, pgbench, queue,
+                           recovery, small_cache, updates)
 from .work_sql import (bulk, delete_insert, full_update, index_only, rollback,
                        row_size, scan)
 from .work_tpch import tpch
@@ -28,6 +28,7 @@ WORKLOADS = [
     Workload("bloat", bloat, "simple-update under an old snapshot", 2,
              again=0.5),
     Workload("pgbench", pgbench, "the built-in scripts", 2, again=0.5),
+    Workload("logical", logical, "a logical subscriber keeps up"),
     Workload("bulk", bulk, "COPY and INSERT .. SELECT", 2),
     Workload("scan", scan, "sequential scans", 2),
     Workload("full-update", full_update, "UPDATE of all rows, twice", 2),

@@ -90,6 +90,13 @@ def targets(clients: int, largest: int) -> list[Target]:
                "cpu_per_xact", 0.95),
         Target("select-only: server CPU per transaction", "pgbench",
                f"select-only, {main}", "cpu_per_xact", 1.0),
+    ] + [
+        Target(f"logical subscriber, {script}: {text}", "logical", script,
+               metric, 1.0)
+        for script in ("simple-update", "tpcb-like", "single rows")
+        for metric, text in (("wal_per_xact", "WAL per transaction"),
+                             ("cpu_per_xact", "server CPU per transaction"))
+    ] + [
         Target("COPY, best", "bulk", "", "copy", 0.90),
         Target("INSERT .. SELECT, best", "bulk", "", "insert_select", 1.0),
         Target("INSERT .. SELECT: WAL", "bulk", "", "insert_select_wal", 0.95),

@@ -2,6 +2,7 @@
 an old snapshot, and the recovery after a crash under them."""
 from __future__ import annotations
 
+import subprocess
 import time
 
 from .driver import MB, Bench
@@ -157,6 +158,78 @@ def pgbench(b: Bench) -> None:
         check_sums(b, side)
         b.check_pages(side, ACCOUNTS, "pgbench_tellers", "pgbench_branches",
                       "pgbench_history")
+
+
+SINGLE = """INSERT INTO single (a, b, c)
+    VALUES (1, 0, 'a row of some length') RETURNING id \\gset
+DELETE FROM single WHERE id = :id - 100;
+"""
+
+
+def logical(b: Bench) -> None:
+    """wal_level = logical and a subscriber, pg_recvlogical, that keeps up."""
+    for side in b.sides:
+        side.sql("ALTER SYSTEM SET wal_level = logical", "postgres")
+        side.stop()
+        side.start()
+    try:
+        for side in b.turns():
+            logical_of(b, side)
+    finally:
+        for side in b.sides:
+            side.sql("ALTER SYSTEM RESET wal_level", "postgres")
+            side.stop()
+            side.start()
+
+
+def logical_of(b: Bench, side: Side) -> None:
+    load(side, b.p.scale)
+    side.sql("CREATE TABLE single "
+             "(id bigserial PRIMARY KEY, a int, b int, c text)")
+    side.sql("INSERT INTO single (a) SELECT 0 FROM generate_series(1, 100)")
+    side.sql("ALTER TABLE pgbench_history REPLICA IDENTITY FULL")
+    side.sql("CREATE PUBLICATION bench FOR ALL TABLES")
+    side.sql("SELECT pg_create_logical_replication_slot('bench', 'pgoutput')")
+    subscriber = side.program(
+        "pg_recvlogical", "-d", "bench", "--slot", "bench", "--start",
+        "-o", "proto_version=1", "-o", "publication_names=bench",
+        "-f", "/dev/null", "-s", "1", "-F", "1",
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for name in ("simple-update", "tpcb-like", "single rows"):
+            with b.active(side):
+                span = Span(side)
+                pg = Pgbench(
+                    side, b.p.clients, b.p.short,
+                    builtin=None if name == "single rows" else name,
+                    script=SINGLE).wait()
+                behind = follow(b, side)
+                span.stop()
+            note_run(b, side, pg, span, name)
+            b.note(side, "behind", behind, "s", name)
+    finally:
+        subscriber.terminate()
+        subscriber.wait()
+    sent = side.value("SELECT total_txns FROM pg_stat_replication_slots "
+                      "WHERE slot_name = 'bench'")
+    b.check(side, "transactions were decoded", sent > 0, sent)
+    side.sql("SELECT pg_drop_replication_slot('bench')")
+    check_sums(b, side)
+    b.check_pages(side, ACCOUNTS, "pgbench_tellers", "pgbench_branches",
+                  "pgbench_history", "single")
+
+
+def follow(b: Bench, side: Side) -> float:
+    """Wait until the subscriber has all; how long that took."""
+    began = time.monotonic()
+    lsn = side.value("SELECT pg_current_wal_lsn()")
+    while not side.value(f"SELECT confirmed_flush_lsn >= '{lsn}' FROM "
+                         "pg_replication_slots WHERE slot_name = 'bench'"):
+        if time.monotonic() > began + 300:
+            b.check(side, "the subscriber keeps up", False)
+            break
+        time.sleep(0.1)
+    return time.monotonic() - began
 
 
 COUNTER = "UPDATE counter SET n = n + 1 WHERE id = 1;\n"
