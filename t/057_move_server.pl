@@ -20,6 +20,8 @@ my @older = $ENV{ZHEAP_OLD_SERVER} ? (install_path => $ENV{ZHEAP_OLD_SERVER}) : 
 my $old = PostgreSQL::Test::Cluster->new('old', @older);
 $old->init(allows_streaming => 'logical');
 $old->append_conf('postgresql.conf', "shared_preload_libraries = 'zheap_am'\nmax_prepared_transactions = 10\nlogical_decoding_work_mem = 64kB\n");
+# what tests of a newer major set
+$old->adjust_conf('postgresql.conf', 'autovacuum_worker_slots', undef) if @older;
 $old->start;
 my $new = zheap_node('new');
 $new->start;
