@@ -131,7 +131,7 @@ ifneq (,$(filter-out $(TOOLS) print-tests,$(or $(MAKECMDGOALS),all)))
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
 ifeq (,$(wildcard $(PGXS)))
 $(error no server development files found by "$(PG_CONFIG)"; \
-	install them (Debian: postgresql-server-dev-15) or give PG_CONFIG=...)
+	install them (Debian: postgresql-server-dev-18, -17, -16 or -15) or give PG_CONFIG=...)
 endif
 include $(PGXS)
 

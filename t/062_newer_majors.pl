@@ -113,9 +113,17 @@ is($node->safe_psql('postgres', $sorted), '7220|75810|3610', 'and on the next');
 # --- names of wait events
 SKIP:
 {
-	skip 'wait events have names since 17', 1 if $node->pg_version < 17;
+	skip 'wait events have names since 17', 3 if $node->pg_version < 17;
 	ok( $node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_stat_activity
 		WHERE wait_event_type = 'Extension' AND wait_event = 'ZheapUndoLauncherMain'}), 'the launcher says what it waits for');
+	# a worker that is locked out of the table waits, too
+	my $holder = session($node);
+	is(ask($holder, q{SET zheap.rollback_foreground_size = 0; BEGIN; SAVEPOINT a;
+INSERT INTO z SELECT g, g, 'never' FROM generate_series(1, 1000) g; ROLLBACK TO a; LOCK TABLE z}), '', 'rows to be taken back from a locked table');
+	ok( $node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_stat_activity
+		WHERE wait_event_type = 'Extension' AND wait_event = 'ZheapRollbackWorkerMain'}), 'so does a worker');
+	ask($holder, 'COMMIT');
+	finish_session($holder);
 }
 
 # --- BRIN columns
