@@ -284,11 +284,11 @@ sub order_point
 	return "$folder/$point";
 }
 
-# Until a process waits at a point; false if none does within a minute.
+# Until a process waits at a point; false if none does within three minutes.
 sub wait_at_point
 {
 	my ($node, $point) = @_;
-	for (1 .. 600)
+	for (1 .. 1800)
 	{
 		return 1 if -e $node->data_dir . "/zheap_points/$point.at";
 		select(undef, undef, undef, 0.1);

@@ -22,7 +22,7 @@ log left, a log free of WARNING, TRAP, PANIC.
 
 usage: chaos.py --bindir DIR [--seeds FIRST-LAST | --list FILE |
                 --hours N [--seed S]]
-                [--kinds KIND,..] [--steps N] [--no-shrink] [--keep] [--verbose]
+                [--kinds KIND,..] [--events EVENT,..] [--steps N] [--no-shrink] [--keep] [--verbose]
 
 Prints each seed with what repeats it; shrinks a history that fails.  Of twin
 knobs and points that don't matter are left alone, and steps that don't are left
@@ -255,6 +255,8 @@ def main():
     ap.add_argument("--steps", type=int, default=350)
     ap.add_argument("--without", default="", help="what isn't done, by its name "
                     "in statements.py or life.py: places, story_lock, ..")
+    ap.add_argument("--events", default="", help="of life, instead of those that "
+                    "the seed draws")
     ap.add_argument("--stop", action="store_true", help="at the first failure")
     ap.add_argument("--no-shrink", action="store_true")
     ap.add_argument("--shrink-seconds", type=int, default=240)
@@ -267,6 +269,7 @@ def main():
     # libpq tells of crashes there
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     Life.without = statements.ChaosGenerator.without = args.without.split(",")
+    Life.only = args.events.split(",") if args.events else ()
     passed = failed = 0
     for seed, kind in seeds_of(args):
         begin = time.time()

@@ -85,7 +85,7 @@ class Storm(base.Torture):
         return text
 
     def admin(self, sql, database="postgres"):
-        conn = psycopg2.connect(self.node.dsn(database))
+        conn = psycopg2.connect(self.node.dsn(database), options="-c lock_timeout=0")
         conn.autocommit = True
         cur = conn.cursor()
         cur.execute(sql)

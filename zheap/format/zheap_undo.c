@@ -65,7 +65,8 @@ undo_is_malformed(const UndoRecord *rec, const char *expected)
 static char *
 put_bytes(char *p, const void *src, Size len)
 {
-	memcpy(p, src, len);
+	if (len > 0)				/* else there may be no source */
+		memcpy(p, src, len);
 	return p + len;
 }
 
@@ -401,7 +402,8 @@ decode_common(Cursor *c, ZUndo *u)
 	if (((u->flags & ZUNDO_OPEN_OR_JUMP) && !is_open_delete(u) &&
 		 !is_jump(u)) ||
 		((u->flags & ZUNDO_PLAIN) && !is_plain_change(u)))
-		undo_is_malformed(c->rec, "an open or plain change that cannot be one");
+		undo_is_malformed(c->rec,
+						  "an open or plain change that cannot be one");
 	if (has_old_header(u))
 	{
 		if ((Size) (c->end - c->p) < ZHEAP_HEADER_SIZE)

@@ -180,8 +180,8 @@ zheap_scan_begin(Relation rel, Snapshot snapshot, int nkeys,
 		Assert(snapshot);
 		PredicateLockRelation(rel, snapshot);
 	}
-	if (flags & SO_TYPE_SEQSCAN)
-		scan->checks_exclusion = zheap_exclusion_scan_begins(rel);
+	scan->checks_exclusion = (flags & SO_TYPE_SEQSCAN) != 0 &&
+		zheap_exclusion_scan_begins(rel);
 
 	scan_init(scan, key, false);
 	begin_stream(scan);
