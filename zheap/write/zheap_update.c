@@ -661,12 +661,19 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 			update_write_in_place(w, &plan);
 		zheap_row_end(w);
 
-		/* a slot of ours shall know whose version it holds (Z37) */
+		/*
+		 * A slot of ours shall know whose version it holds (Z37).  Large
+		 * values stay in it as they were given: RETURNING may put them where
+		 * they outlive a rollback of their chunks.
+		 */
 		if (TTS_IS_ZHEAP(slot))
 		{
-			zheap_tuple_slot_store(slot, RelationGetRelid(rel), &newtid,
-								   plan.tuple->data, plan.tuple->len, w->fxid,
-								   cid);
+			if (plan.toasted)
+				zheap_tuple_slot_set_writer(slot, w->fxid, cid);
+			else
+				zheap_tuple_slot_store(slot, RelationGetRelid(rel), &newtid,
+									   plan.tuple->data, plan.tuple->len,
+									   w->fxid, cid);
 			if (was_locked || w->lockers.own_live)
 				zheap_tuple_slot_set_was_locked(slot);
 		}
