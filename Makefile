@@ -30,6 +30,7 @@ OBJS = \
 	undo/undo_fake.o \
 	undo/undo_cache.o \
 	undo/undo_shmem.o \
+	undo/undo_images.o \
 	undo/undo_files.o \
 	undo/undo_horizons.o \
 	undo/undo_stat.o \

@@ -100,6 +100,7 @@ static const RmgrData zheap_rmgr = {
 	.rm_redo = rmgr_redo,
 	.rm_desc = rmgr_desc,
 	.rm_identify = rmgr_identify,
+	.rm_cleanup = undo_images_redo_ends,
 	.rm_mask = rmgr_mask,
 	.rm_decode = rmgr_decode
 };

@@ -157,6 +157,7 @@ typedef struct UndoInsertion
 	Buffer		buffer;
 	UndoLogNumber log;
 	uint16		start;			/* byte offset of the first byte to write */
+	bool		lent;			/* logged without bytes that redo copies */
 	bool		new_run;		/* a run header goes first */
 	bool		new_relation;	/* and a relation entry */
 	uint16		run;			/* byte offset of the run header */
@@ -224,6 +225,40 @@ typedef struct UndoHolder
 
 extern List *undo_holders(void);
 extern const char *undo_holders_kind_name(UndoHolderKind kind);
+
+/*
+ * Bytes of a payload that stand on a page of the table's, too.  The ranges are
+ * in order and don't overlap.
+ */
+typedef struct UndoLent
+{
+	uint16		at;				/* in the payload */
+	uint16		from;			/* on the page */
+	uint16		len;
+} UndoLent;
+
+#define UNDO_MAX_LENT		64
+#define UNDO_MIN_LENT		32
+
+/*
+ * As undo_insert_log_alone(), of one record, in whose stead redo copies the
+ * lent bytes from the table's page, if that is safe (U24).  The page is
+ * exclusively locked and dirty; it gets the record's LSN, and keeps these bytes
+ * until its next WAL record.
+ */
+extern void undo_insert_log_lent(UndoInsertion *ins, Buffer source,
+								 const UndoLent *lent, int n);
+
+/*
+ * undo_images.c: XLogInsert() of whatever changes a page of the table's, or the
+ * same for core's records: "before" is ProcLastRecPtr before they were
+ * inserted.  The page is still locked (U24).
+ */
+extern XLogRecPtr undo_images_insert(uint8 info);
+extern void undo_images_note(XLogRecPtr before);
+
+/* may a record rely on it that redo finds a page as it is now (U24) */
+extern bool undo_images_are_complete(void);
 
 /*
  * Byte offset on its undo page of record i: main data of the client's WAL
@@ -388,5 +423,6 @@ extern bool undo_drain(int64 timeout);
 
 /* ERROR or FATAL if the files are of an unknown version (rm_startup) */
 extern void undo_redo_startup(void);
+extern void undo_images_redo_ends(void);	/* rm_cleanup */
 
 #endif							/* UNDO_H */

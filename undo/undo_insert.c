@@ -25,7 +25,10 @@
 /* a page with so many bytes is full (assert builds; redo takes what comes) */
 #define PAGE_BYTES		UNDO_KNOB("undo-page-bytes", BLCKSZ, 300, BLCKSZ)
 
-/* main data of XLOG_UNDO_INSERT; block 0 is the undo page, with data as below */
+/*
+ * main data of XLOG_UNDO_INSERT; block 0 is the undo page, with data as below,
+ * block 1 the page from which redo copies lent bytes, if any
+ */
 typedef struct xl_undo_insert
 {
 	uint16		first_offset;
@@ -47,11 +50,16 @@ typedef struct xl_undo_insert
  * What can be seen from the reference to the table's block, which is block 0
  * of the client's record, isn't logged again, nor is what the undo page itself
  * makes of it: number of the relation, base of the xid, lengths.
+ *
+ * A payload with lent bytes (there is one record then): number of ranges |
+ * each range: bytes of its own before it, length, offset on the page | the
+ * bytes of its own.
  */
 #define UNDO_WAL_NEW_RUN		0x01
 #define UNDO_WAL_TWO			0x02	/* two records */
 #define UNDO_WAL_ALONE			0x04	/* there is no table block */
 #define UNDO_WAL_RELOID_IS_FILE	0x08
+#define UNDO_WAL_LENT			0x10
 
 #define UNDO_WAL_KIND_CHAIN		0x80	/* with the kind */
 
@@ -63,6 +71,7 @@ undo_insertion_init(UndoInsertion *ins, Relation rel)
 	ins->dboid = ins->locator.dbOid;
 	ins->persistence = rel->rd_rel->relpersistence;
 	ins->nrecs = 0;
+	ins->lent = false;
 	ins->buffer = InvalidBuffer;
 }
 
@@ -255,7 +264,8 @@ undo_insert_register(UndoInsertion *ins, uint8 block_id)
 {
 	char	   *start = ins->wal_header;
 	char	   *p = start + 1;
-	uint8		flags = ins->new_run ? UNDO_WAL_NEW_RUN : 0;
+	uint8		flags = (ins->new_run ? UNDO_WAL_NEW_RUN : 0) |
+		(ins->lent ? UNDO_WAL_LENT : 0);
 	RelFileNumber file = ins->locator.relNumber;
 
 	XLogRegisterBuffer(block_id, ins->buffer, REGBUF_STANDARD);
@@ -306,20 +316,96 @@ undo_insert_set_lsn(UndoInsertion *ins, XLogRecPtr lsn)
 	PageSetLSN(BufferGetPage(ins->buffer), lsn);
 }
 
-void
-undo_insert_log_alone(UndoInsertion *ins)
+static void
+log_alone(UndoInsertion *ins, Buffer source)
 {
 	xl_undo_insert xlrec = {0};
+	XLogRecPtr	lsn;
 
-	if (ins->persistence != RELPERSISTENCE_PERMANENT)
-		return;
 	xlrec.first_offset = undo_insertion_offset(ins, 0);
 	for (int i = 0; i < ins->nrecs; i++)
 		xlrec.table_block[i] = ins->rec[i].block;
 	XLogBeginInsert();
 	XLogRegisterData((char *) &xlrec, sizeof(xlrec));
 	undo_insert_register(ins, 0);
-	undo_insert_set_lsn(ins, XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_INSERT));
+	if (BufferIsValid(source))
+		XLogRegisterBuffer(1, source, REGBUF_STANDARD);
+	lsn = undo_images_insert(XLOG_UNDO_INSERT);
+	undo_insert_set_lsn(ins, lsn);
+	if (BufferIsValid(source))
+		PageSetLSN(BufferGetPage(source), lsn);
+}
+
+void
+undo_insert_log_alone(UndoInsertion *ins)
+{
+	if (ins->persistence == RELPERSISTENCE_PERMANENT)
+		log_alone(ins, InvalidBuffer);
+}
+
+/* the payload as it is logged, without the lent bytes; returns its length */
+static uint16
+pack_lent(const UndoInsertRec *rec, const UndoLent *lent, int n, char *buf)
+{
+	char	   *p = undo_pack(buf, n);
+	int			at = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		Assert(lent[i].at >= at);
+		Assert(lent[i].at + lent[i].len <= rec->payload_len);
+		p = undo_pack(p, lent[i].at - at);
+		p = undo_pack(p, lent[i].len);
+		p = undo_pack(p, lent[i].from);
+		at = lent[i].at + lent[i].len;
+	}
+	at = 0;
+	for (int i = 0; i < n; i++)
+	{
+		memcpy(p, rec->payload + at, lent[i].at - at);
+		p += lent[i].at - at;
+		at = lent[i].at + lent[i].len;
+	}
+	memcpy(p, rec->payload + at, rec->payload_len - at);
+	return p + (rec->payload_len - at) - buf;
+}
+
+void
+undo_insert_log_lent(UndoInsertion *ins, Buffer source, const UndoLent *lent,
+					 int n)
+{
+	UndoInsertRec *rec = &ins->rec[0];
+	const char *payload = rec->payload;
+	uint16		payload_len = rec->payload_len;
+
+	/* each range stands for more bytes than it takes, see UNDO_MIN_LENT */
+	PGAlignedBlock packed;
+
+	Assert(ins->nrecs == 1 && n <= UNDO_MAX_LENT);
+	for (int i = 0; i < n; i++)
+	{
+		Assert(lent[i].len >= UNDO_MIN_LENT);
+		Assert(memcmp(payload + lent[i].at,
+					  (char *) BufferGetPage(source) + lent[i].from,
+					  lent[i].len) == 0);
+	}
+	if (n == 0 || ins->persistence != RELPERSISTENCE_PERMANENT ||
+		!undo_images_are_complete())
+	{
+		undo_insert_log_alone(ins);
+		return;
+	}
+	ins->lent = true;
+	rec->payload_len = pack_lent(rec, lent, n, packed.data);
+	rec->payload = packed.data;
+	log_alone(ins, source);
+	ins->lent = false;
+	rec->payload = payload;
+	rec->payload_len = payload_len;
+
+	/* switched off in between: the undo page itself, then */
+	if (!undo_images_are_complete())
+		(void) log_newpage_buffer(ins->buffer, true);
 }
 
 void
@@ -426,6 +512,7 @@ decode_insertion(XLogReaderState *record, uint8 block_id,
 	flags = (uint8) *p++;
 	ins->new_run = (flags & UNDO_WAL_NEW_RUN) != 0;
 	ins->nrecs = (flags & UNDO_WAL_TWO) ? 2 : 1;
+	ins->lent = (flags & UNDO_WAL_LENT) != 0;
 	ins->log = UndoRecPtrGetLog(first);
 	decode_run(&p, end, flags, first_offset, record, ins);
 
@@ -458,9 +545,86 @@ decode_insertion(XLogReaderState *record, uint8 block_id,
 	}
 }
 
-void
-undo_insert_redo(XLogReaderState *record, uint8 block_id, uint16 first_offset,
-				 const BlockNumber *table_block)
+/*
+ * Put the lent bytes back into a payload.  Without their page they are
+ * missing, and with them the whole payload: then an image of the undo page
+ * follows in WAL, and nobody reads this one.
+ */
+static void
+unpack_lent(UndoInsertRec *rec, const char *source, char *buf)
+{
+	const char *p = rec->payload;
+	const char *end = p + rec->payload_len;
+	uint64		n = decode_number(&p, end);
+	UndoLent	lent[UNDO_MAX_LENT];
+	uint64		at = 0;
+
+	if (n > UNDO_MAX_LENT)
+		elog(PANIC, "undo block data of a WAL record is malformed");
+	for (int i = 0; i < (int) n; i++)
+	{
+		uint64		own = decode_number(&p, end);
+		uint64		len = decode_number(&p, end);
+		uint64		from = decode_number(&p, end);
+
+		if (own > BLCKSZ || len > BLCKSZ || from > BLCKSZ ||
+			from + len > BLCKSZ || at + own + len > UNDO_MAX_PAYLOAD)
+			elog(PANIC, "undo block data of a WAL record is malformed");
+		lent[i].at = at + own;
+		lent[i].len = len;
+		lent[i].from = from;
+		at += own + len;
+	}
+	at = 0;
+	for (int i = 0; i < (int) n; i++)
+	{
+		int			own = lent[i].at - at;
+
+		if (own > end - p)
+			elog(PANIC,
+				 "undo block data of a WAL record has the wrong length");
+		memcpy(buf + at, p, own);
+		p += own;
+		if (source != NULL)
+			memcpy(buf + lent[i].at, source + lent[i].from, lent[i].len);
+		at = lent[i].at + lent[i].len;
+	}
+	if (at + (end - p) > UNDO_MAX_PAYLOAD)
+		elog(PANIC, "undo block data of a WAL record has the wrong length");
+	memcpy(buf + at, p, end - p);
+	rec->payload = buf;
+	rec->payload_len = at + (end - p);
+	if (source == NULL)
+		memset(buf, 0, rec->payload_len);
+}
+
+/*
+ * A copy of the page that lends bytes, if it is the one of then.  Unlocked
+ * before the undo page is locked (U15).
+ */
+static const char *
+read_lender(XLogReaderState *record, char *copy)
+{
+	Buffer		buffer;
+	XLogRedoAction action = XLogReadBufferForRedo(record, 1, &buffer);
+	bool		found = action == BLK_NEEDS_REDO || action == BLK_RESTORED;
+
+	if (found)
+		memcpy(copy, BufferGetPage(buffer), BLCKSZ);
+	if (action == BLK_NEEDS_REDO)
+	{
+		PageSetLSN(BufferGetPage(buffer), record->EndRecPtr);
+		MarkBufferDirty(buffer);
+	}
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+	return found ? copy : NULL;
+}
+
+/* source: the page that lends bytes, NULL if there is none */
+static void
+redo_insertion(XLogReaderState *record, uint8 block_id, uint16 first_offset,
+			   const BlockNumber *table_block, const char *source)
 {
 	Buffer		buffer;
 
@@ -468,8 +632,11 @@ undo_insert_redo(XLogReaderState *record, uint8 block_id, uint16 first_offset,
 	{
 		Page		page = BufferGetPage(buffer);
 		UndoInsertion ins;
+		char		payload[UNDO_MAX_PAYLOAD];
 
 		decode_insertion(record, block_id, first_offset, table_block, &ins);
+		if (ins.lent)
+			unpack_lent(&ins.rec[0], source, payload);
 		ins.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
 		ins.start = ((PageHeader) page)->pd_lower;
 		if ((!ins.new_run && ins.start != first_offset) ||
@@ -491,14 +658,27 @@ undo_insert_redo(XLogReaderState *record, uint8 block_id, uint16 first_offset,
 }
 
 void
+undo_insert_redo(XLogReaderState *record, uint8 block_id, uint16 first_offset,
+				 const BlockNumber *table_block)
+{
+	redo_insertion(record, block_id, first_offset, table_block, NULL);
+}
+
+void
 undo_redo(XLogReaderState *record)
 {
 	if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_UNDO_INSERT)
 	{
 		xl_undo_insert xlrec;
 
+		PGAlignedBlock copy;
+		const char *source = NULL;
+
 		memcpy(&xlrec, XLogRecGetData(record), sizeof(xlrec));
-		undo_insert_redo(record, 0, xlrec.first_offset, xlrec.table_block);
+		if (XLogRecHasBlockRef(record, 1))
+			source = read_lender(record, copy.data);
+		redo_insertion(record, 0, xlrec.first_offset, xlrec.table_block,
+					   source);
 	}
 	else
 		undo_log_redo(record);

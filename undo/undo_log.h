@@ -101,6 +101,7 @@ typedef struct UndoShared
 									 * start_fxid is in a copied database */
 	pg_atomic_uint32 tables_known;	/* and each table has a relfrozenxid */
 	pg_atomic_uint32 surveyed;	/* database visited last */
+	pg_atomic_uint64 no_images_before;	/* undo_images.c: WAL position */
 	pg_atomic_uint64 passes;	/* discard passes finished */
 	pg_atomic_uint32 raise_wanted;	/* raise the horizons without need */
 	pg_atomic_uint64 retained;	/* pages kept: last scan, and switches since */

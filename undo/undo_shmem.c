@@ -162,6 +162,7 @@ undo_shmem_startup(void)
 		pg_atomic_init_u32(&UndoShmem->copies_done, 0);
 		pg_atomic_init_u32(&UndoShmem->tables_known, 0);
 		pg_atomic_init_u32(&UndoShmem->surveyed, InvalidOid);
+		pg_atomic_init_u64(&UndoShmem->no_images_before, 0);
 		pg_atomic_init_u64(&UndoShmem->passes, 0);
 		pg_atomic_init_u32(&UndoShmem->raise_wanted, 0);
 		pg_atomic_init_u64(&UndoShmem->retained, 0);

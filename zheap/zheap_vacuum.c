@@ -21,6 +21,7 @@
 #include "access/genam.h"
 #include "access/multixact.h"
 #include "access/visibilitymap.h"
+#include "access/xlog.h"
 #include "catalog/storage.h"
 #include "commands/dbcommands.h"
 #include "commands/progress.h"
@@ -118,6 +119,7 @@ static void
 set_all_visible(Vacuum *vac, Buffer buffer, BlockNumber block)
 {
 	Page		page = BufferGetPage(buffer);
+	XLogRecPtr	before = ProcLastRecPtr;
 
 	if (PageIsAllVisible(page) &&
 		(visibilitymap_get_status(vac->rel, block, &vac->vmbuffer) &
@@ -130,6 +132,7 @@ set_all_visible(Vacuum *vac, Buffer buffer, BlockNumber block)
 	visibilitymap_set(vac->rel, block, buffer, InvalidXLogRecPtr,
 					  vac->vmbuffer, InvalidTransactionId,
 					  VISIBILITYMAP_ALL_VISIBLE);
+	undo_images_note(before);
 }
 
 /* the dead line pointers of a block */

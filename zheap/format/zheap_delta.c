@@ -271,7 +271,7 @@ zheap_delta_finish(ZPageDelta *delta, Fxid conflict)
 			XLogRegisterBuffer(0, delta->buffer, REGBUF_STANDARD);
 			XLogRegisterBufData(0, ranges.data, ranges.len);
 		}
-		lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_DELTA);
+		lsn = undo_images_insert(XLOG_ZHEAP_DELTA);
 		PageSetLSN(page, lsn);
 	}
 
@@ -305,7 +305,7 @@ zheap_delta_log_conflict(Relation rel, BlockNumber block, Fxid conflict)
 	XLogRegisterData((char *) &xlrec, SizeOfZHeapDelta);
 	XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
 	XLogRegisterBufData(0, ranges.data, ranges.len);
-	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_DELTA);
+	lsn = undo_images_insert(XLOG_ZHEAP_DELTA);
 	PageSetLSN(page, lsn);
 	END_CRIT_SECTION();
 
@@ -413,7 +413,7 @@ zheap_delta_grow(Relation rel, Buffer buffer)
 
 		XLogBeginInsert();
 		XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
-		lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_GROW);
+		lsn = undo_images_insert(XLOG_ZHEAP_GROW);
 		PageSetLSN(page, lsn);
 	}
 	END_CRIT_SECTION();

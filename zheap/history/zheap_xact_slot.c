@@ -141,6 +141,7 @@ set_committed_hint(Buffer buffer, ZXactSlot slot, Fxid fxid)
 {
 	const Finished *f = find_finished(fxid);
 	XLogRecPtr	lsn;
+	XLogRecPtr	before;
 
 	if (!IsTransactionState())
 		return;
@@ -149,7 +150,9 @@ set_committed_hint(Buffer buffer, ZXactSlot slot, Fxid fxid)
 		BufferGetLSNAtomic(buffer) < lsn)
 		return;
 	*(volatile uint64 *) &slot->fxid_bits |= ZXACT_HINT_COMMITTED;
+	before = ProcLastRecPtr;
 	MarkBufferDirtyHint(buffer, true);
+	undo_images_note(before);
 }
 
 /*

@@ -10,8 +10,8 @@
  * nothing.
  *
  * Two kinds of WAL records: the SPILL records, each like an undo record that
- * has no table page; then one page delta with the line pointers and the head
- * of the chain.  A crash in between leaves records that nothing refers to,
+ * has no table page, but that redo copies the rows from there (U24); then one
+ * page delta with the line pointers and the head of the chain.  A crash in between leaves records that nothing refers to,
  * which is harmless: a SPILL record is never taken back and belongs to no
  * xact slot.
  *
@@ -71,6 +71,9 @@ typedef struct Spill
 	ZSpillChain head;			/* the newest record, written or found */
 	/* the record being filled */
 	ZUndo		undo;
+	UndoLent	lent[UNDO_MAX_LENT];	/* bytes that are on the page, too;
+										 * .at counted from the entries' start */
+	int			nlent;
 	char		entries[UNDO_MAX_PAYLOAD];
 	char		payload[UNDO_MAX_PAYLOAD];
 	ZWalk		walk;
@@ -298,6 +301,7 @@ record_begin(Spill *spill)
 	u->prev_fxid = spill->head.fxid;
 	u->chain = spill->head.urp;
 	u->entries = spill->entries;
+	spill->nlent = 0;
 }
 
 /* Write the record that was filled; it is the head of the chain then. */
@@ -306,17 +310,26 @@ record_write(Spill *spill)
 {
 	ZUndo	   *u = &spill->undo;
 	UndoInsertion ins;
+	uint16		len = zheap_undo_encode(u, spill->payload);
 
+	/* the entries are the payload's end */
+	for (int i = 0; i < spill->nlent; i++)
+		spill->lent[i].at += len - u->entrieslen;
 	undo_insertion_init(&ins, spill->rel);
 	undo_insertion_add(&ins, u->kind, u->flags, spill->block, u->offset,
-					   u->chain, spill->payload,
-					   zheap_undo_encode(u, spill->payload));
+					   u->chain, spill->payload, len);
 	undo_insert_prepare(&ins);
 	Assert(ins.fxid == u->writer);
 
 	START_CRIT_SECTION();
 	undo_insert_apply(&ins);
-	undo_insert_log_alone(&ins);
+	if (RelationNeedsWAL(spill->rel))
+	{
+		MarkBufferDirty(spill->buffer);
+		undo_insert_log_lent(&ins, spill->buffer, spill->lent, spill->nlent);
+	}
+	else
+		undo_insert_log_alone(&ins);
 	END_CRIT_SECTION();
 
 	spill->head.fxid = ins.fxid;
@@ -358,6 +371,17 @@ record_add(Spill *spill, const SpillRow *row, char *image)
 	u->entrieslen =
 		zheap_undo_put_entry(spill->entries + u->entrieslen, u->writer,
 							 &entry) - spill->entries;
+
+	/* all but the header stands on the page as it is in the entry */
+	if (entry.len >= ZHEAP_HEADER_SIZE + UNDO_MIN_LENT &&
+		spill->nlent < UNDO_MAX_LENT)
+	{
+		UndoLent   *lent = &spill->lent[spill->nlent++];
+
+		lent->len = entry.len - ZHEAP_HEADER_SIZE;
+		lent->at = u->entrieslen - lent->len;
+		lent->from = tuple + ZHEAP_HEADER_SIZE - (const char *) spill->page;
+	}
 }
 
 /* The bodies are in undo: take them from the page. */

@@ -95,7 +95,7 @@ log_covered(Buffer buffer, OffsetNumber off, const ZTupleHeader *header,
 					 zheap_xlog_change_pack(packed, XLOG_ZHEAP_DELETE, &head));
 	zheap_logical_register(logical);
 	XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
-	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_DELETE);
+	lsn = undo_images_insert(XLOG_ZHEAP_DELETE);
 	PageSetLSN(BufferGetPage(buffer), lsn);
 }
 

@@ -616,7 +616,7 @@ log_step(const InsertOp *op, InsertStep *step)
 		undo_insert_register(&step->undo, next_block++);
 	zheap_space_vm_register(&step->vm, next_block);
 
-	lsn = XLogInsert(ZHEAP_RMGR_ID, info);
+	lsn = undo_images_insert(info);
 
 	PageSetLSN(step->page, lsn);
 	if (step->needs_undo)
@@ -982,7 +982,7 @@ confirm_speculative(Relation rel, Buffer buffer, ItemPointer tid)
 			XLogSetRecordFlags(XLOG_INCLUDE_ORIGIN);
 		}
 		XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
-		lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_CONFIRM);
+		lsn = undo_images_insert(XLOG_ZHEAP_CONFIRM);
 		PageSetLSN(page, lsn);
 	}
 

@@ -124,7 +124,7 @@ move_log(ZMove *m, ZUpdatePlan *plan)
 							plan->bodylen);
 	undo_insert_register(&m->ins, 2);
 	zheap_space_vm_register(&m->vm, 3);
-	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_ZHEAP_MOVE);
+	lsn = undo_images_insert(XLOG_ZHEAP_MOVE);
 
 	PageSetLSN(w->page, lsn);
 	PageSetLSN(m->newpage, lsn);

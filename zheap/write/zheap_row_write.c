@@ -217,7 +217,7 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 		if (u != NULL)
 			undo_insert_register(&ins, 1);
 		zheap_space_vm_register(&vm, u != NULL ? 2 : 1);
-		lsn = XLogInsert(ZHEAP_RMGR_ID, info);
+		lsn = undo_images_insert(info);
 		PageSetLSN(w->page, lsn);
 		if (u != NULL)
 			undo_insert_set_lsn(&ins, lsn);
