@@ -113,6 +113,8 @@ add_log_of_xact(XactRow *rows, int *n, UndoLogShared *log)
 {
 	int			pid = (int) pg_atomic_read_u32(&log->owner_pid);
 	XactRow    *row = NULL;
+	uint64		bytes;
+	uint64		records;
 
 	if (pid == 0 || pg_atomic_read_u32(&log->state) != UNDO_LOG_ATTACHED)
 		return;
@@ -125,10 +127,12 @@ add_log_of_xact(XactRow *rows, int *n, UndoLogShared *log)
 		memset(row, 0, sizeof(*row));
 		row->pid = pid;
 	}
-	row->bytes += pg_atomic_read_u64(&log->bytes_written) -
-		log->bytes_at_attach;
-	row->records += pg_atomic_read_u64(&log->records) -
-		log->records_at_attach;
+	/* in this order: the log may be attached by another one meanwhile */
+	bytes = log->bytes_at_attach;
+	records = log->records_at_attach;
+	pg_read_barrier();
+	row->bytes += pg_atomic_read_u64(&log->bytes_written) - bytes;
+	row->records += pg_atomic_read_u64(&log->records) - records;
 	row->tables += log->tables;
 }
 

@@ -441,14 +441,16 @@ class Storm(base.Torture):
             return
         pid = r.choice(rows)[0]
         try:
-            with open("/proc/%d/statm" % pid) as f:
-                size = int(f.read().split()[0]) * 4096
+            # what the stack takes isn't limited: a process whose stack may not
+            # grow is killed
+            with open("/proc/%d/status" % pid) as f:
+                size = [int(x.split()[1]) for x in f if x.startswith("VmData:")][0] * 1024
             free = resource.RLIM_INFINITY
-            resource.prlimit(pid, resource.RLIMIT_AS,
+            resource.prlimit(pid, resource.RLIMIT_DATA,
                              (size + r.choice([0, 100000, 2000000]), free))
             time.sleep(r.choice([0.02, 0.1]))
-            resource.prlimit(pid, resource.RLIMIT_AS, (free, free))
-        except (OSError, ValueError):
+            resource.prlimit(pid, resource.RLIMIT_DATA, (free, free))
+        except (OSError, ValueError, IndexError):
             pass
 
     def decode(self, conn, r):
