@@ -263,7 +263,7 @@ sub log_is_clean
 {
 	my ($node, $except) = @_;
 	my @bad = grep {
-		/TRAP:|PANIC:|terminated by signal|could not roll back|WARNING:.*undo|inconsistent page|buffer refcount leak|XX001/
+		/TRAP:|PANIC:|runtime error:|AddressSanitizer|terminated by signal|could not roll back|WARNING:.*undo|inconsistent page|buffer refcount leak|XX001/
 		  && !($except && /$except/)
 	} split /\n/, slurp_file($node->logfile);
 	return is(join("\n", @bad[ 0 .. ($#bad > 9 ? 9 : $#bad) ]),

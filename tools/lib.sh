@@ -274,7 +274,7 @@ amcheck_all() {
 
 # What a server log must not hold.
 log_faults() {
-	grep -nE 'TRAP:|PANIC:|FATAL:.*(zheap|undo)|terminated by signal|WARNING:.*(leak|stuck)|could not (write|open|read) block|ERRCODE_DATA_CORRUPTED|XX00[12]' "$1" || true
+	grep -nE 'TRAP:|PANIC:|runtime error:|AddressSanitizer|FATAL:.*(zheap|undo)|terminated by signal|WARNING:.*(leak|stuck)|could not (write|open|read) block|ERRCODE_DATA_CORRUPTED|XX00[12]' "$1" || true
 }
 
 # Results, one line a test; the counts go to $ZHEAP_COUNTS for .ci/run.

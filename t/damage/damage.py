@@ -265,7 +265,7 @@ class Damage:
             try:
                 conn = psycopg2.connect(node.dsn())
                 conn.autocommit = True
-                conn.cursor().execute("SET statement_timeout = '8s'; "
+                conn.cursor().execute("SET statement_timeout = '180s'; "
                                       "SET lock_timeout = '100ms'")
                 return conn
             except psycopg2.OperationalError:
@@ -295,7 +295,7 @@ class Damage:
                     raise CoreFailed()
                 raise Wrong("connection lost by: %s" % sql)
             if e.pgcode == "57014":
-                raise Wrong("no end in 8 s: %s" % sql)
+                raise Wrong("no end in 180 s: %s" % sql)
             if e.pgcode[:3] != "XX0" and e.pgcode not in HARMLESS | VALUES \
                     and e.pgcode not in ("42704", "53400", "58P01", "55000"):
                 raise Wrong("%s answers %s %s" % (sql, e.pgcode, text))
@@ -303,7 +303,7 @@ class Damage:
                 raise Wrong("%s names nothing: %s %s" % (sql, e.pgcode, text))
             if not conn.closed:
                 conn.cursor().execute("ROLLBACK")
-        if time.time() - begin > 12:
+        if time.time() - begin > 240:
             raise Wrong("took %d s: %s" % (time.time() - begin, sql))
         return conn
 
@@ -312,7 +312,7 @@ class Damage:
         damaged have been given up."""
         conn = self.connect(node)
         cur = conn.cursor()
-        cur.execute("SET statement_timeout = '8s'")
+        cur.execute("SET statement_timeout = '180s'")
         try:
             cur.execute("SELECT count(*), min(s) FROM plain")
             cur.execute("UPDATE plain SET s = 'changed'")

@@ -29,7 +29,7 @@ import psycopg2
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "python"))
-from throwaway import Cluster, become_ordinary  # noqa: E402
+from throwaway import Cluster, become_ordinary, play_seeds  # noqa: E402
 from generator import KEEPER, NSESSIONS, PLANNER, generator_for, schema  # noqa: E402
 from player import Difference, Player  # noqa: E402
 
@@ -257,10 +257,10 @@ def main():
     ap.add_argument("--shrink-seconds", type=int, default=60)
     args = ap.parse_args()
     become_ordinary(__file__)
-    first, _, last = args.seeds.partition("-")
-    passed = failed = 0
     arena = None
-    for seed in range(int(first), int(last or first) + 1):
+
+    def play(seed):
+        nonlocal arena
         begin = time.time()
         try:
             arena = arena or Arena(args.bindir, args.am, args.settings.replace(";", "\n"))
@@ -268,11 +268,10 @@ def main():
         except HeapFailed as e:
             # an assertion of heap_update in 15 that subtransactions, locks
             # and TOAST together can trip; alike so far
-            passed += 1
             print("seed %d ok: alike to step %d, where heap failed an assertion "
-                  "of its own: %s" % (seed, len(e.played), e.faults[0]), flush=True)
+                  "of its own: %s" % (seed, len(e.played), e.faults[0]))
+            return True
         except Exception as e:  # every failure ends this history, is reported
-            failed += 1
             steps = getattr(e, "played", [])
             print("seed %d FAILED at step %d: %s: %s" % (
                 seed, len(steps), type(e).__name__, e))
@@ -290,21 +289,20 @@ def main():
                 print(arena.cluster.log_tail(8))
                 arena.cluster.drop(args.keep)
             arena = None
-            sys.stdout.flush()
-        else:
-            passed += 1
-            errors = " ".join("%s:%d" % (c, n) for c, n in
-                              sorted(player.codes.items(), key=str) if c)
-            print("seed %d ok: %d steps, %d cancelled waits, %d failures of "
-                  "SERIALIZABLE on one side, errors %s, %.1f s" % (
-                      seed, len(player.played), player.cancels,
-                      player.one_sided, errors, time.time() - begin),
-                  flush=True)
+            return False
+        errors = " ".join("%s:%d" % (c, n) for c, n in
+                          sorted(player.codes.items(), key=str) if c)
+        print("seed %d ok: %d steps, %d cancelled waits, %d failures of "
+              "SERIALIZABLE on one side, errors %s, %.1f s" % (
+                  seed, len(player.played), player.cancels,
+                  player.one_sided, errors, time.time() - begin))
+        return True
+
+    status = play_seeds(args.seeds, play)
     if arena is not None:
         arena.cluster.drop()
         shutil.rmtree(arena.cluster.root, ignore_errors=True)
-    print("%d passed, %d failed" % (passed, failed))
-    sys.exit(1 if failed else 0)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

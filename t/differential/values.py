@@ -25,7 +25,7 @@ import psycopg2
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "python"))
-from throwaway import Cluster, become_ordinary  # noqa: E402
+from throwaway import Cluster, become_ordinary, play_seeds  # noqa: E402
 
 WRITERS = 4
 READERS = 3
@@ -337,10 +337,10 @@ def main():
     ap.add_argument("--keep", action="store_true", help="keep the cluster after a failure")
     args = ap.parse_args()
     become_ordinary(__file__)
-    first, _, last = args.seeds.partition("-")
-    passed = failed = 0
     arena = None
-    for seed in range(int(first), int(last or first) + 1):
+
+    def play(seed):
+        nonlocal arena
         begin = time.time()
         history = None
         try:
@@ -350,7 +350,6 @@ def main():
                 history.step()
             history.finish()
         except Exception as e:  # every failure ends this history, is reported
-            failed += 1
             print("seed %d FAILED: %s: %s" % (seed, type(e).__name__, e))
             if history is not None:
                 print("after %d steps:\n%s" % (
@@ -360,16 +359,16 @@ def main():
                 print(arena.cluster.log_tail(8))
                 arena.cluster.drop(args.keep)
             arena = None
-        else:
-            passed += 1
-            print("seed %d ok: %d steps, %.1f s" % (
-                seed, len(history.steps), time.time() - begin))
-        sys.stdout.flush()
+            return False
+        print("seed %d ok: %d steps, %.1f s" % (
+            seed, len(history.steps), time.time() - begin))
+        return True
+
+    status = play_seeds(args.seeds, play)
     if arena is not None:
         arena.cluster.drop()
         shutil.rmtree(arena.cluster.root, ignore_errors=True)
-    print("%d passed, %d failed" % (passed, failed))
-    sys.exit(1 if failed else 0)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import time
 
 import psycopg2
 
-FAULTS = ("TRAP", "PANIC", "terminated by signal", "could not roll back",
+FAULTS = ("TRAP", "PANIC", "runtime error:", "AddressSanitizer", "terminated by signal", "could not roll back",
           "inconsistent page", "refcount leak", "reference leak",
           "resource was not closed", "detected write past", "XX000", "XX001", "XX002")
 
@@ -30,6 +30,18 @@ def become_ordinary(script):
     os.chdir("/")
     # so that a test that is stopped takes its servers with it
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+
+
+def play_seeds(seeds, play):
+    """play(seed), which prints what became of it and says whether it went well,
+    for each of FIRST-LAST; prints how many did.  Returns an exit status."""
+    first, _, last = seeds.partition("-")
+    results = []
+    for seed in range(int(first), int(last or first) + 1):
+        results.append(bool(play(seed)))
+        sys.stdout.flush()
+    print("%d passed, %d failed" % (results.count(True), results.count(False)))
+    return 0 if all(results) else 1
 
 
 class Cluster:
