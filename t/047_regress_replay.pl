@@ -1,6 +1,6 @@
 # All files of sql/ run on a primary while a standby replays them with every
 # page compared (wal_consistency_checking); then both are dumped, and the dumps
-# must be the same.
+# must be the same.  WAL_LEVEL=logical: with what decoding needs in WAL.
 use strict;
 use warnings;
 use FindBin;
@@ -10,7 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZheapTest;
 
-my $node = zheap_node('primary', allows_streaming => 1, conf => q{
+my $node = zheap_node('primary', allows_streaming => $ENV{WAL_LEVEL} // 1, conf => q{
 wal_consistency_checking = 'zheap'
 max_wal_size = 1GB
 shared_buffers = 32MB

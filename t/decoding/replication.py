@@ -3,7 +3,8 @@
 that update, move, delete and insert rows of zheap and of heap tables, some of them in
 savepoints that are rolled back, prepared, or larger than logical_decoding_work_mem;
 a subscriber whose tables are zheap where those are heap, and the other way round.
-Either server is killed at random and started again.  At the end all tables are equal.
+Either server is killed at random and started again; writers wait when the
+subscriber is far behind.  At the end all tables are equal.
 
 usage: replication.py --bindir DIR [--subscriber DIR] [--seconds N] [--seed N] [--keep]
 
@@ -35,16 +36,20 @@ max_worker_processes = 20
 log_min_messages = warning
 """
 TABLES = ("d", "f")
+MOST_BEHIND = 16 * 1024 * 1024	# then writers wait for the subscriber
 BENCH = ("accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84))",
          "branches (bid int PRIMARY KEY, bbalance int, filler char(88))",
          "tellers (tid int PRIMARY KEY, bid int, tbalance int, filler char(84))",
          "history (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22))")
 
 
-def writer(cluster, number, seed, stop, counts):
+def writer(cluster, number, seed, stop, wait, counts):
     r = random.Random("%d %d" % (seed, number))
     conn = None
     while not stop.is_set():
+        if wait.is_set():
+            time.sleep(0.1)
+            continue
         try:
             if conn is None:
                 conn = psycopg2.connect(cluster.dsn())
@@ -71,6 +76,10 @@ def writer(cluster, number, seed, stop, counts):
             if r.random() < 0.1:
                 conn.rollback()
             elif r.random() < 0.03:
+                # 15 sends the COMMIT PREPARED of a transaction that changed nothing,
+                # but not its PREPARE; so it is after heap's SELECT .. FOR UPDATE
+                cur.execute("INSERT INTO h.f VALUES (%d, 3, 3, 'prepared')" % (2000000 + number))
+                cur.execute("DELETE FROM h.f WHERE id = %d" % (2000000 + number))
                 cur.execute("PREPARE TRANSACTION 'w%d'" % number)
                 conn.autocommit = True
                 cur.execute("COMMIT PREPARED 'w%d'" % number)
@@ -102,9 +111,12 @@ def finish_prepared(cluster, number):
         pass
 
 
-def bench(cluster, stop, counts):
+def bench(cluster, stop, wait, counts):
     """pgbench, again after each kill."""
     while not stop.is_set():
+        if wait.is_set():
+            time.sleep(0.1)
+            continue
         done = subprocess.run(
             [os.path.join(cluster.bindir, "pgbench"), "-n", "-c", "2", "-T", "3", "-h", cluster.socket,
              "-p", str(cluster.port), "-U", cluster.user, "postgres"],
@@ -113,6 +125,20 @@ def bench(cluster, stop, counts):
             if line.startswith("number of transactions actually processed: "):
                 counts[4] += int(line.split(":")[1].split("/")[0])
         time.sleep(0.1)
+
+
+def behind(cluster):
+    """Bytes of WAL that the subscriber hasn't confirmed."""
+    try:
+        conn = psycopg2.connect(cluster.dsn())
+        cur = conn.cursor()
+        cur.execute("SELECT pg_current_wal_lsn() - confirmed_flush_lsn FROM pg_replication_slots"
+                    " WHERE slot_name = 's'")
+        result = cur.fetchone()
+        conn.close()
+        return result[0] if result else 0
+    except psycopg2.Error:
+        return 0
 
 
 def tables_of(cur):
@@ -179,16 +205,22 @@ CREATE TABLE {0}.p0 PARTITION OF {0}.p FOR VALUES IN (0); CREATE TABLE {0}.p1 PA
                            ", two_phase" if args.seed % 2 else ""))
         pub_major = conn.server_version // 10000
         conn.close()
-    stop = threading.Event()
+    stop, wait = threading.Event(), threading.Event()
     counts = [0] * 5
-    threads = [threading.Thread(target=writer, args=(pub, i, args.seed, stop, counts)) for i in range(4)]
-    threads.append(threading.Thread(target=bench, args=(pub, stop, counts)))
+    threads = [threading.Thread(target=writer, args=(pub, i, args.seed, stop, wait, counts)) for i in range(4)]
+    threads.append(threading.Thread(target=bench, args=(pub, stop, wait, counts)))
     for t in threads:
         t.start()
     end = time.time() + args.seconds
     kills = 0
     while time.time() < end:
-        time.sleep(r.uniform(3, 8))
+        pause = time.time() + r.uniform(3, 12)
+        while time.time() < pause:
+            time.sleep(0.2)
+            if behind(pub) > MOST_BEHIND:
+                wait.set()
+            else:
+                wait.clear()
         c = r.choice([pub, sub])
         c.kill()
         c.start()
