@@ -25,6 +25,7 @@ OBJS = \
 	compat/extend.o \
 	compat/dead_items.o \
 	compat/read_stream.o \
+	compat/table_stats.o \
 	undo/undo_debug.o \
 	undo/undo_page.o \
 	undo/undo_fake.o \
@@ -54,6 +55,7 @@ OBJS = \
 	zheap/format/zheap_tuple.o \
 	zheap/format/zheap_tuple_slot.o \
 	zheap/format/zheap_undo.o \
+	zheap/history/zheap_stat.o \
 	zheap/history/zheap_xact_slot.o \
 	zheap/history/zheap_record_cache.o \
 	zheap/history/zheap_chain_index.o \

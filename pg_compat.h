@@ -93,6 +93,9 @@ get_toast_snapshot(void)
 /* compat/reorder_buffer.h: names of functions */
 #define COMPAT_GET_CHANGE
 
+/* core's cumulative statistics have no kinds of extensions */
+#define COMPAT_TABLE_STATS
+
 #endif
 
 /* ----------------------------------------------------------------
@@ -127,6 +130,9 @@ get_toast_snapshot(void)
 /* compat/reorder_buffer.h: tuples of changes */
 #define COMPAT_TUPLE_BUF
 
+/* keys of a dshash table are bytes, anyway */
+#define COMPAT_DSHASH_COPY
+
 /* wait events have no names */
 #define WaitEventExtensionNew(name)		((void) (name), PG_WAIT_EXTENSION)
 
@@ -140,6 +146,7 @@ get_toast_snapshot(void)
 #include "storage/procarray.h"
 #include "storage/read_stream.h"
 
+#define COMPAT_DSHASH_COPY				.copy_function = dshash_memcpy,
 #define smgr_forget_relation(rel)		RelationCloseSmgr(rel)
 #define OldSnapshotThresholdActive()	false
 #define CompatVxidProc(vxid)			ProcNumberGetProc((vxid).procNumber)

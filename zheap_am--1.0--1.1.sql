@@ -88,6 +88,25 @@ CREATE VIEW pg_stat_progress_zheap_rollback AS
 COMMENT ON VIEW pg_stat_progress_zheap_rollback IS
   'aborted transactions that are not rolled back yet, and how far they are';
 
+CREATE FUNCTION pg_stat_get_zheap_table(relid oid,
+  OUT n_upd_in_place bigint, OUT n_upd_moved_indexed bigint,
+  OUT n_upd_moved_no_room bigint, OUT n_upd_moved_trigger bigint,
+  OUT xact_slot_waits bigint, OUT rows_spilled bigint,
+  OUT pages_compacted bigint, OUT old_versions_read bigint,
+  OUT longest_walk bigint)
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+CREATE VIEW pg_stat_zheap_tables AS
+  SELECT c.oid AS relid, n.nspname AS schemaname, c.relname, s.*
+  FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_am a ON a.oid = c.relam AND a.amname = 'zheap'
+    LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace,
+    pg_stat_get_zheap_table(c.oid) s
+  WHERE c.relkind IN ('r', 't', 'm');
+COMMENT ON VIEW pg_stat_zheap_tables IS
+  'what zheap tables of this database were through since the counters were reset';
+
 CREATE FUNCTION pg_zheap_reset_stats()
 RETURNS void
 AS 'MODULE_PATHNAME'
@@ -110,3 +129,5 @@ GRANT EXECUTE ON FUNCTION pg_stat_get_zheap_rollbacks() TO pg_monitor;
 GRANT SELECT ON pg_stat_zheap_undo_totals TO pg_monitor;
 GRANT SELECT ON pg_stat_zheap_xacts TO pg_monitor;
 GRANT SELECT ON pg_stat_progress_zheap_rollback TO pg_monitor;
+-- as pg_stat_all_tables
+GRANT SELECT ON pg_stat_zheap_tables TO PUBLIC;

@@ -32,6 +32,7 @@
 #include "zheap/zheap.h"
 #include "zheap/decode/zheap_decode.h"
 #include "zheap/history/zheap_jump.h"
+#include "zheap/history/zheap_stat.h"
 #include "zheap/write/zheap_chunk.h"
 
 PG_MODULE_MAGIC;
@@ -117,6 +118,7 @@ zheap_shmem_request(void)
 		prev_shmem_request_hook();
 	undo_shmem_request();
 	undo_stat_shmem_request();
+	table_stats_shmem_request();
 }
 
 static void
@@ -126,6 +128,7 @@ zheap_shmem_startup(void)
 		prev_shmem_startup_hook();
 	undo_shmem_startup();
 	undo_stat_shmem_startup();
+	table_stats_shmem_startup();
 }
 
 /*
@@ -165,6 +168,7 @@ _PG_init(void)
 	undo_apply_register_client(zheap_rollback_page, zheap_am_oid);
 	undo_xact_register_callbacks();
 	zheap_fsm_notes_register();
+	zheap_stat_register();
 	undo_launcher_register();
 	undo_drain_register_createdb();
 	undo_drain_register_upgrade();

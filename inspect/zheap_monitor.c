@@ -22,6 +22,7 @@
 
 #include "undo/undo_stat.h"
 #include "undo/undo_worker.h"
+#include "zheap/history/zheap_stat.h"
 #include "zheap/zheap.h"
 #include "inspect/zheap_inspect.h"
 
@@ -30,6 +31,7 @@ PG_FUNCTION_INFO_V1(pg_zheap_drain_undo);
 PG_FUNCTION_INFO_V1(pg_stat_get_zheap_xacts);
 PG_FUNCTION_INFO_V1(pg_stat_get_zheap_rollbacks);
 PG_FUNCTION_INFO_V1(pg_stat_get_zheap_undo_totals);
+PG_FUNCTION_INFO_V1(pg_stat_get_zheap_table);
 PG_FUNCTION_INFO_V1(pg_zheap_reset_stats);
 
 #define FxidGetDatum(f) \
@@ -305,10 +307,33 @@ pg_stat_get_zheap_undo_totals(PG_FUNCTION_ARGS)
 													  values, nulls)));
 }
 
+/* counters of a table of this database; what this backend counted is in it */
+Datum
+pg_stat_get_zheap_table(PG_FUNCTION_ARGS)
+{
+	TableStats	stats = {0};
+	TupleDesc	desc;
+	Datum		values[ZSTAT_COUNTERS + 1];
+	bool		nulls[ZSTAT_COUNTERS + 1] = {false};
+
+	undo_shmem_require();
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	zheap_stat_flush();
+	(void) table_stats_get(MyDatabaseId, PG_GETARG_OID(0), &stats);
+	for (int i = 0; i < ZSTAT_COUNTERS; i++)
+		values[i] = Int64GetDatum(stats.sum[i]);
+	values[ZSTAT_COUNTERS] = Int64GetDatum(stats.largest);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc),
+													  values, nulls)));
+}
+
 Datum
 pg_zheap_reset_stats(PG_FUNCTION_ARGS)
 {
 	undo_shmem_require();
 	undo_stat_reset();
+	zheap_stat_flush();
+	table_stats_reset();
 	PG_RETURN_VOID();
 }

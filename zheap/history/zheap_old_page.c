@@ -37,6 +37,7 @@
 #include "utils/snapmgr.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/history/zheap_stat.h"
 #include "zheap/history/zheap_visibility.h"
 
 /* records to read for each row that isn't seen as it stands, and besides */
@@ -63,6 +64,10 @@ typedef struct TakeBack
 	int			left;			/* records that may still be read */
 	Fxid		last_asked;		/* and the answer of judge() */
 	Judged		last_answer;
+	/* for statistics: steps back to versions before */
+	int			steps;
+	int			longest;
+	uint16		row_steps[MaxHeapTuplesPerPage + 1];
 	/* of each xact slot */
 	Fxid		fxid[ZHEAP_MAX_XACT_SLOTS + 1];
 	UndoRecPtr	urp[ZHEAP_MAX_XACT_SLOTS + 1];
@@ -150,6 +155,8 @@ step_back(TakeBack *t, uint8 id, OffsetNumber off)
 		return;
 	}
 	zheap_undo_step_back(u, row, len);
+	t->steps++;
+	t->longest = Max(t->longest, ++t->row_steps[off]);
 	zheap_header_get(row, &header);
 	if (ZHeaderIsEnded(&header))
 		settle_row(t, off, ZOLD_WALK, InvalidFxid);
@@ -316,6 +323,8 @@ zheap_old_page_restore(ZReadContext *cx, Page copy, BlockNumber block,
 	t.block = block;
 	t.max = PageGetMaxOffsetNumber(copy);
 	t.pending = 0;
+	t.steps = t.longest = 0;
+	memset(t.row_steps, 0, (t.max + 1) * sizeof(uint16));
 	t.last_asked = InvalidFxid;
 	t.unseen[0] = false;
 	t.fxid[0] = InvalidFxid;
@@ -334,4 +343,6 @@ zheap_old_page_restore(ZReadContext *cx, Page copy, BlockNumber block,
 		   take_back_tenure(&t, id))
 		;
 	find_rest(&t);
+	if (t.steps > 0)
+		zheap_stat_count_walk(cx->rel, t.steps, t.longest);
 }

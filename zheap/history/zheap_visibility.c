@@ -26,6 +26,7 @@
 
 #include "undo/undo_debug.h"
 #include "zheap/history/zheap_record_cache.h"
+#include "zheap/history/zheap_stat.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/history/zheap_visibility.h"
 
@@ -500,18 +501,13 @@ zheap_visibility_find_patiently(ZReadContext *cx, ZWalk *walk,
 	return found;
 }
 
-/*
- * See zheap_history.h for the contract.  An ended version found is left in
- * *v with its bytes.  True is returned for one with NON_VACUUMABLE, if it isn't
- * removable yet, and with TOAST.
- */
-bool
-zheap_visibility_find(ZReadContext *cx, Buffer buffer, Page page,
-					  BlockNumber block, OffsetNumber off, ZVersion *v)
+/* zheap_visibility_find() with a walk that it may look at afterwards */
+static inline bool
+find_version(ZReadContext *cx, Buffer buffer, Page page, BlockNumber block,
+			 OffsetNumber off, ZVersion *v, ZWalk *walk)
 {
 	Snapshot	snapshot = cx->snapshot;
 	SnapshotType type = snapshot->snapshot_type;
-	ZWalk		walk;
 	ZWalkState	state;
 
 	if (type == SNAPSHOT_HISTORIC_MVCC)
@@ -530,11 +526,11 @@ zheap_visibility_find(ZReadContext *cx, Buffer buffer, Page page,
 	/* the ender of a spilled row has committed: no transaction to wait for */
 	if (type == SNAPSHOT_DIRTY && is_spilled(page, off))
 		return false;
-	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
+	zheap_walk_init(walk, cx->rel, &cx->reader, &cx->hz, block, off,
 					v->data, &v->len);
 	if (type == SNAPSHOT_MVCC)
-		walk.floor = spill_floor(snapshot, page);
-	state = zheap_walk_start(&walk, page);
+		walk->floor = spill_floor(snapshot, page);
+	state = zheap_walk_start(walk, page);
 
 	while (state == ZWALK_OWNED)
 	{
@@ -543,53 +539,53 @@ zheap_visibility_find(ZReadContext *cx, Buffer buffer, Page page,
 		ZFindResult found;
 
 		if (type == SNAPSHOT_MVCC)
-			status = mvcc_status(cx, &walk, buffer);
+			status = mvcc_status(cx, walk, buffer);
 		else
-			status = zheap_walk_status(&walk, buffer);
+			status = zheap_walk_status(walk, buffer);
 		verdict = judge_owner(type, status);
 
 		if (verdict == VERDICT_ACCEPT)
-			return version_accept(cx, &walk, state, buffer, v);
+			return version_accept(cx, walk, state, buffer, v);
 
 		/* inserted by a transaction in progress, no record needed */
 		if (verdict == VERDICT_STEP_BACK && status == ZXACT_RUNNING &&
-			ZWalkIsPlainInsert(&walk) &&
-			!(type == SNAPSHOT_DIRTY && is_speculative(&walk)))
+			ZWalkIsPlainInsert(walk) &&
+			!(type == SNAPSHOT_DIRTY && is_speculative(walk)))
 		{
-			zheap_predicate_conflict_out(cx, walk.fxid);
-			if (type == SNAPSHOT_DIRTY && dirty_step_over(cx, &walk, true))
-				return version_accept(cx, &walk, state, buffer, v);
-			zheap_walk_forget_missing(&walk);
+			zheap_predicate_conflict_out(cx, walk->fxid);
+			if (type == SNAPSHOT_DIRTY && dirty_step_over(cx, walk, true))
+				return version_accept(cx, walk, state, buffer, v);
+			zheap_walk_forget_missing(walk);
 			v->len = 0;
 			return false;
 		}
 
 		/* nor to name a foreign writer */
 		if (verdict == VERDICT_ACCEPT_IF_FOUND && status != ZXACT_CURRENT &&
-			ZWalkIsExact(&walk) && !ZHeaderIsEnded(&walk.hdr))
-			return version_accept(cx, &walk, state, buffer, v);
+			ZWalkIsExact(walk) && !ZHeaderIsEnded(&walk->hdr))
+			return version_accept(cx, walk, state, buffer, v);
 
-		if (status == ZXACT_CURRENT && own_is_accepted(cx, &walk))
+		if (status == ZXACT_CURRENT && own_is_accepted(cx, walk))
 		{
-			Assert(type != SNAPSHOT_MVCC || records_agree(cx, &walk));
-			version_is_own(v, &walk);
-			return version_accept(cx, &walk, state, buffer, v);
+			Assert(type != SNAPSHOT_MVCC || records_agree(cx, walk));
+			version_is_own(v, walk);
+			return version_accept(cx, walk, state, buffer, v);
 		}
 
-		found = zheap_visibility_find_patiently(cx, &walk, status);
+		found = zheap_visibility_find_patiently(cx, walk, status);
 		if (found == ZFIND_OTHER)
 			continue;
 		if (found == ZFIND_LIMIT)
 		{
-			zheap_walk_forget_missing(&walk);
+			zheap_walk_forget_missing(walk);
 			v->len = 0;
 			return false;
 		}
 		if (found == ZFIND_STOP)
 		{
-			Assert(records_agree(cx, &walk));
-			version_is_own(v, &walk);
-			return version_accept(cx, &walk, state, buffer, v);
+			Assert(records_agree(cx, walk));
+			version_is_own(v, walk);
+			return version_accept(cx, walk, state, buffer, v);
 		}
 		if (found == ZFIND_GONE)
 		{
@@ -598,45 +594,64 @@ zheap_visibility_find(ZReadContext *cx, Buffer buffer, Page page,
 				zheap_walk_corrupt(cx->rel, block, off,
 								   "undo of a transaction that is in progress for the snapshot");
 			/* it committed and became visible to all since it was judged */
-			return version_accept(cx, &walk, ZWALK_SETTLED, buffer, v);
+			return version_accept(cx, walk, ZWALK_SETTLED, buffer, v);
 		}
 
 		if (verdict == VERDICT_ACCEPT_IF_FOUND ||
 			(verdict == VERDICT_JUDGE_RECORD &&
-			 walk.undo.cid < snapshot->curcid))
+			 walk->undo.cid < snapshot->curcid))
 		{
-			version_from_record(v, &walk, status);
-			return version_accept(cx, &walk, state, buffer, v);
+			version_from_record(v, walk, status);
+			return version_accept(cx, walk, state, buffer, v);
 		}
 
 		/* the version isn't for this snapshot */
 		if (status == ZXACT_RUNNING)
 		{
-			bool		inserted = ZUndoIsInsert(&walk.undo);
+			bool		inserted = ZUndoIsInsert(&walk->undo);
 
-			if (!ZUndoIsCopy(&walk.undo))
-				zheap_predicate_conflict_out(cx, walk.fxid);
-			if (type == SNAPSHOT_DIRTY && dirty_step_over(cx, &walk, inserted))
+			if (!ZUndoIsCopy(&walk->undo))
+				zheap_predicate_conflict_out(cx, walk->fxid);
+			if (type == SNAPSHOT_DIRTY && dirty_step_over(cx, walk, inserted))
 			{
-				if (is_speculative(&walk))
-					snapshot->speculativeToken = walk.undo.token;
-				version_from_record(v, &walk, status);
-				return version_accept(cx, &walk, state, buffer, v);
+				if (is_speculative(walk))
+					snapshot->speculativeToken = walk->undo.token;
+				version_from_record(v, walk, status);
+				return version_accept(cx, walk, state, buffer, v);
 			}
 			if (type == SNAPSHOT_MVCC)
-				jump_back(cx, &walk);
+				jump_back(cx, walk);
 		}
-		note_copy(cx, &walk, v);
-		state = zheap_walk_step_back(&walk);
+		note_copy(cx, walk, v);
+		state = zheap_walk_step_back(walk);
 	}
 
 	if (state == ZWALK_NONE)
 	{
-		zheap_walk_forget_missing(&walk);
+		zheap_walk_forget_missing(walk);
 		v->len = 0;
 		return false;
 	}
-	return version_accept(cx, &walk, state, buffer, v);
+	return version_accept(cx, walk, state, buffer, v);
+}
+
+/*
+ * See zheap_history.h for the contract.  An ended version found is left in
+ * *v with its bytes.  True is returned for one with NON_VACUUMABLE, if it isn't
+ * removable yet, and with TOAST.
+ */
+bool
+zheap_visibility_find(ZReadContext *cx, Buffer buffer, Page page,
+					  BlockNumber block, OffsetNumber off, ZVersion *v)
+{
+	ZWalk		walk;
+	bool		found;
+
+	walk.steps = 0;
+	found = find_version(cx, buffer, page, block, off, v, &walk);
+	if (unlikely(walk.steps > 0))
+		zheap_stat_count_walk(cx->rel, walk.steps, walk.steps);
+	return found;
 }
 
 /*

@@ -65,6 +65,7 @@ zheap_walk_init(ZWalk *walk, Relation rel, UndoReader *reader,
 	walk->fxid = InvalidFxid;
 	walk->urp = InvalidUndoRecPtr;
 	walk->skip = false;
+	walk->steps = 0;
 	walk->slot = NULL;
 	memset(&walk->hdr, 0, sizeof(ZTupleHeader));
 	walk->image = image;
@@ -541,6 +542,7 @@ zheap_walk_step_back(ZWalk *walk)
 	}
 	Assert(ZUndoIsChange(r));
 
+	walk->steps++;
 	if (walk->image != NULL)
 		zheap_undo_step_back(r, walk->image, walk->len);
 	now = walk->hdr;
@@ -585,6 +587,7 @@ zheap_walk_jump(ZWalk *walk)
 	const ZUndoJump *jump = &walk->undo.jump;
 
 	Assert(ZUndoHasJump(&walk->undo));
+	walk->steps++;
 	if (walk->image != NULL)
 		zheap_undo_jump_back(&walk->undo, walk->image, walk->len);
 	memset(&walk->hdr, 0, sizeof(ZTupleHeader));

@@ -58,6 +58,7 @@ typedef struct ZWalk
 	Fxid		fxid;			/* owner of the tenure */
 	UndoRecPtr	urp;			/* its next record to look at */
 	bool		skip;			/* not in the owner's tenure nor its family's */
+	int			steps;			/* back to versions before */
 	ZXactSlot	slot;			/* the xact slot while fxid is its owner, else
 								 * NULL */
 	ZTupleHeader hdr;			/* of the version */

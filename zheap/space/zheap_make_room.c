@@ -32,6 +32,7 @@
 
 #include "undo/undo_debug.h"
 #include "zheap/history/zheap_spill_chain.h"
+#include "zheap/history/zheap_stat.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/space/zheap_space.h"
 
@@ -431,6 +432,7 @@ write_spill(Spill *spill)
 		record_add(spill, &spill->row[i], image.data);
 	record_write(spill);
 	spill_page(spill);
+	zheap_stat_count(spill->rel, ZSTAT_ROWS_SPILLED, spill->nrows);
 }
 
 /*

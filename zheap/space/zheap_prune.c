@@ -19,6 +19,7 @@
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/history/zheap_stat.h"
 #include "zheap/history/zheap_spill_chain.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/space/zheap_space.h"
@@ -325,6 +326,8 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 
 	undo_record_reader_close(&prune->reader);
 	zheap_delta_finish(delta, result->changed ? prune->conflict : InvalidFxid);
+	if (result->changed)
+		zheap_stat_count(rel, ZSTAT_PAGES_COMPACTED, 1);
 	pfree(prune);
 	pfree(delta);
 }

@@ -17,6 +17,7 @@
 #include "storage/lock.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/history/zheap_stat.h"
 #include "zheap/write/zheap_write.h"
 #include "zheap/write/zheap_lock.h"
 
@@ -397,6 +398,7 @@ void
 zheap_row_wait_xact_slot(ZRowWrite *w, Fxid fxid)
 {
 	zheap_row_unlock(w);
+	zheap_stat_count(w->rel, ZSTAT_XACT_SLOT_WAITS, 1);
 	XactLockTableWait(XidFromFxid(fxid), w->rel, &w->tid, w->oper);
 	UNDO_ERROR_POINT("waited-for-slot");
 }

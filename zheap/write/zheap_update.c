@@ -30,6 +30,7 @@
 #include "undo/undo_debug.h"
 #include "zheap/write/zheap_write.h"
 #include "zheap/history/zheap_jump.h"
+#include "zheap/history/zheap_stat.h"
 #include "zheap/write/zheap_update.h"
 
 /* old TIDs that a row names; the rest are named together */
@@ -573,6 +574,17 @@ update_tell(ZRowWrite *w, ZUpdatePlan *plan)
 						  plan->bodylen);
 }
 
+/* for statistics: which way the row went, and why */
+static ZStatCounter
+update_counter(const ZUpdatePlan *plan)
+{
+	if (!plan->move)
+		return ZSTAT_IN_PLACE;
+	if (plan->index_changed)
+		return ZSTAT_MOVED_INDEXED;
+	return plan->no_room ? ZSTAT_MOVED_NO_ROOM : ZSTAT_MOVED_TRIGGER;
+}
+
 static void
 update_write_in_place(ZRowWrite *w, ZUpdatePlan *plan)
 {
@@ -684,6 +696,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 		else if (plan.summary_changed)
 			*update_indexes = TU_Summarizing;
 
+		zheap_stat_count(rel, update_counter(&plan), 1);
 		/* an in-place update leaves no dead row behind */
 		pgstat_count_heap_update(rel, !plan.move,
 								 plan.move && !plan.same_page);

@@ -1,0 +1,43 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_stat.h
+ *	  What is counted per table, for pg_stat_zheap_tables.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZHEAP_STAT_H
+#define ZHEAP_STAT_H
+
+#include "utils/rel.h"
+
+#include "compat/table_stats.h"
+
+/* in the order of the view's columns */
+typedef enum ZStatCounter
+{
+	ZSTAT_IN_PLACE,				/* updates */
+	ZSTAT_MOVED_INDEXED,		/* updates that moved the row, by reason */
+	ZSTAT_MOVED_NO_ROOM,
+	ZSTAT_MOVED_TRIGGER,
+	ZSTAT_XACT_SLOT_WAITS,		/* for an xact slot of a page */
+	ZSTAT_ROWS_SPILLED,
+	ZSTAT_PAGES_COMPACTED,		/* that pruning or VACUUM has changed */
+	ZSTAT_OLD_VERSIONS,			/* steps back from a version to the one before */
+	ZSTAT_COUNTERS
+} ZStatCounter;
+
+StaticAssertDecl(ZSTAT_COUNTERS <= TABLE_STATS_SUMS,
+				 "counters of a table don't fit");
+
+extern void zheap_stat_register(void);
+
+/* No critical section; a buffer may be locked.  May allocate. */
+extern void zheap_stat_count(Relation rel, ZStatCounter counter, int64 n);
+
+/* a reader went back n versions, of one row "longest" */
+extern void zheap_stat_count_walk(Relation rel, int64 n, int longest);
+
+/* In a transaction: hand on what this backend has counted. */
+extern void zheap_stat_flush(void);
+
+#endif							/* ZHEAP_STAT_H */
