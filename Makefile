@@ -48,6 +48,7 @@ OBJS = \
 	undo/undo_discard.o \
 	undo/undo_worker.o \
 	undo/undo_survey.o \
+	undo/undo_snapshot_limit.o \
 	undo/undo_launcher.o \
 	undo/undo_drain.o \
 	zheap/format/zheap_page.o \

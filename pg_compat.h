@@ -130,9 +130,6 @@ get_toast_snapshot(void)
 /* compat/reorder_buffer.h: tuples of changes */
 #define COMPAT_TUPLE_BUF
 
-/* keys of a dshash table are bytes, anyway */
-#define COMPAT_DSHASH_COPY
-
 /* wait events have no names */
 #define WaitEventExtensionNew(name)		((void) (name), PG_WAIT_EXTENSION)
 
@@ -146,7 +143,6 @@ get_toast_snapshot(void)
 #include "storage/procarray.h"
 #include "storage/read_stream.h"
 
-#define COMPAT_DSHASH_COPY				.copy_function = dshash_memcpy,
 #define smgr_forget_relation(rel)		RelationCloseSmgr(rel)
 #define OldSnapshotThresholdActive()	false
 #define CompatVxidProc(vxid)			ProcNumberGetProc((vxid).procNumber)
@@ -212,6 +208,9 @@ typedef bool TU_UpdateIndexes;
 /* databases only */
 #define object_ownercheck(class, object, role) \
 	pg_database_ownercheck(object, role)
+
+#define pgstat_get_local_beentry_by_index(i) \
+	pgstat_fetch_stat_local_beentry(i)
 
 /* compat/reorder_buffer.h: the table of a change */
 #define COMPAT_RELNODE

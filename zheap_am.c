@@ -118,6 +118,7 @@ zheap_shmem_request(void)
 		prev_shmem_request_hook();
 	undo_shmem_request();
 	undo_stat_shmem_request();
+	undo_snapshot_limit_shmem_request();
 	table_stats_shmem_request();
 }
 
@@ -128,6 +129,7 @@ zheap_shmem_startup(void)
 		prev_shmem_startup_hook();
 	undo_shmem_startup();
 	undo_stat_shmem_startup();
+	undo_snapshot_limit_shmem_startup();
 	table_stats_shmem_startup();
 }
 

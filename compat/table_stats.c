@@ -7,17 +7,17 @@
  * sees to everything: backends flush at most once a second, a clean shutdown
  * writes them to core's file, a standby drops what its primary has dropped.
  *
- * Before, they are in a hash table of our own in dynamic shared memory.  Its
- * first part is in the main segment, as core's is, so that few tables need no
- * more.  The postmaster writes the table to a file when the server ends
- * cleanly; the first process that needs it afterwards reads the file.  Nothing
- * tells a standby of dropped tables: what was counted for one stays there until
- * the counters are reset.
+ * Before, they are in a hash table of our own, in the main segment of shared
+ * memory: the postmaster writes it to a file when the server ends cleanly, and
+ * may use no other.  So there is room for a number of tables; others are not
+ * counted.  Nothing tells a standby of dropped tables: what was counted for one
+ * stays there until the counters are reset.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 
@@ -103,7 +103,10 @@ table_stats_reset(void)
 void
 table_stats_drop(Oid dboid, Oid relid)
 {
-	pgstat_drop_transactional(TABLE_STATS_KIND, dboid, relid);
+	if (IsTransactionState())
+		pgstat_drop_transactional(TABLE_STATS_KIND, dboid, relid);
+	else if (!pgstat_drop_entry(TABLE_STATS_KIND, dboid, relid))
+		pgstat_request_entry_refs_gc();
 }
 
 /* core does */
@@ -114,20 +117,20 @@ table_stats_drop_database(Oid dboid)
 
 #else
 
-#include "common/hashfn.h"
-#include "lib/dshash.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
-#include "utils/dsa.h"
-#include "utils/memutils.h"
+#include "storage/spin.h"
+#include "utils/hsearch.h"
 
 #define STAT_FILE			PGSTAT_STAT_PERMANENT_DIRECTORY "/zheap_tables.stat"
 #define STAT_FILE_MAGIC		0x5A535432
 
-/* the part in the main segment */
-#define FIRST_SIZE			((Size) 256 * 1024)
+#define TRANCHE				"zheap_table_stats"
+
+/* of all databases; one takes about 120 bytes */
+#define MAX_TABLES			16384
 
 typedef struct TableKey
 {
@@ -135,12 +138,19 @@ typedef struct TableKey
 	Oid			relid;
 } TableKey;
 
-/* what the hash table holds, and the file after its head */
 typedef struct TableEntry
 {
 	TableKey	key;
 	TableStats	stats;
+	slock_t		mutex;			/* of stats */
 } TableEntry;
+
+/* what the file has after its head, for each table */
+typedef struct FileEntry
+{
+	TableKey	key;
+	TableStats	stats;
+} FileEntry;
 
 typedef struct FileHead
 {
@@ -148,127 +158,98 @@ typedef struct FileHead
 	uint32		entry_size;
 } FileHead;
 
-typedef struct TableStatsShared
-{
-	int			tranche;
-	LWLock		lock;			/* while the file is read */
-	bool		loaded;
-	dshash_table_handle handle;
-	/* then memory for the first part */
-} TableStatsShared;
+static HTAB *table = NULL;
+static LWLock *table_lock = NULL;	/* exclusive: entries come and go */
 
-static TableStatsShared *stats_shared = NULL;
-static dsa_area *area = NULL;
-static dshash_table *table = NULL;
-
-static inline void *
-first_part(void)
+static void
+require(void)
 {
-	return (char *) stats_shared + MAXALIGN(sizeof(TableStatsShared));
+	if (table == NULL)
+		elog(ERROR, "zheap_am must be loaded via shared_preload_libraries");
 }
 
-static dshash_parameters
-table_parameters(void)
+/* NULL: there are too many; the lock is held exclusively */
+static TableEntry *
+enter(const TableKey *key)
 {
-	dshash_parameters parameters = {
-		.key_size = sizeof(TableKey),
-		.entry_size = sizeof(TableEntry),
-		.compare_function = dshash_memcmp,
-		.hash_function = dshash_memhash,
-		COMPAT_DSHASH_COPY
-		.tranche_id = stats_shared->tranche
-	};
+	TableEntry *entry;
+	bool		found;
 
-	return parameters;
+	if (hash_get_num_entries(table) >= MAX_TABLES)
+		return hash_search(table, key, HASH_FIND, NULL);
+	entry = hash_search(table, key, HASH_ENTER_NULL, &found);
+	if (entry != NULL && !found)
+	{
+		memset(&entry->stats, 0, sizeof(TableStats));
+		SpinLockInit(&entry->mutex);
+	}
+	return entry;
+}
+
+static void
+merge(TableEntry *entry, const TableStats *more)
+{
+	SpinLockAcquire(&entry->mutex);
+	table_stats_merge(&entry->stats, more);
+	SpinLockRelease(&entry->mutex);
 }
 
 /* ----------------------------------------------------------------
- *	attaching
+ *	what lasts longer than the server runs
  * ----------------------------------------------------------------
  */
 
-static void
-attach(void)
-{
-	dshash_parameters parameters = table_parameters();
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-
-	if (area == NULL)
-	{
-		area = dsa_attach_in_place(first_part(), NULL);
-		dsa_pin_mapping(area);
-	}
-	table = dshash_attach(area, &parameters, stats_shared->handle, NULL);
-	MemoryContextSwitchTo(old);
-}
-
-/* what was counted before the last clean shutdown */
+/* what was counted before the last clean shutdown; it doesn't outlive a crash */
 static void
 read_entries(void)
 {
 	FILE	   *file = AllocateFile(STAT_FILE, PG_BINARY_R);
 	FileHead	head;
-	TableEntry	read;
+	FileEntry	read;
 
 	if (file == NULL)
 		return;
 	if (fread(&head, sizeof(head), 1, file) == 1 &&
-		head.magic == STAT_FILE_MAGIC && head.entry_size == sizeof(TableEntry))
+		head.magic == STAT_FILE_MAGIC && head.entry_size == sizeof(FileEntry))
 		while (fread(&read, sizeof(read), 1, file) == 1)
 		{
-			bool		found;
-			TableEntry *entry = dshash_find_or_insert(table, &read.key,
-													  &found);
+			TableEntry *entry = enter(&read.key);
 
-			entry->stats = read.stats;
-			dshash_release_lock(table, entry);
+			if (entry != NULL)
+				entry->stats = read.stats;
 		}
 	FreeFile(file);
 	unlink(STAT_FILE);
 }
 
-/* in each process before it uses the hash table */
-static void
-require(void)
-{
-	if (table != NULL)
-		return;
-	if (stats_shared == NULL)
-		elog(ERROR, "zheap_am must be loaded via shared_preload_libraries");
-	attach();
-	LWLockAcquire(&stats_shared->lock, LW_EXCLUSIVE);
-	if (!stats_shared->loaded)
-		read_entries();
-	stats_shared->loaded = true;
-	LWLockRelease(&stats_shared->lock);
-}
-
 static bool
 write_entries(FILE *file)
 {
-	FileHead	head = {STAT_FILE_MAGIC, sizeof(TableEntry)};
-	dshash_seq_status status;
-	TableEntry *entry;
+	FileHead	head = {STAT_FILE_MAGIC, sizeof(FileEntry)};
 	bool		good = fwrite(&head, sizeof(head), 1, file) == 1;
+	HASH_SEQ_STATUS status;
+	TableEntry *entry;
 
-	dshash_seq_init(&status, table, false);
-	while (good && (entry = dshash_seq_next(&status)) != NULL)
-		good = fwrite(entry, sizeof(*entry), 1, file) == 1;
-	dshash_seq_term(&status);
+	hash_seq_init(&status, table);
+	while ((entry = hash_seq_search(&status)) != NULL)
+	{
+		FileEntry	content = {.key = entry->key,.stats = entry->stats};
+
+		good = good && fwrite(&content, sizeof(content), 1, file) == 1;
+	}
 	return good;
 }
 
-/* The postmaster ends, without a crash: what wasn't loaded is in the file. */
+/* The postmaster ends. */
 static void
 write_file(int code, Datum arg)
 {
 	FILE	   *file;
 	bool		good;
 
-	if (code != 0 || !stats_shared->loaded)
+	/* a crash: what is in shared memory may be anything */
+	if (code != 0)
 		return;
-	if (table == NULL)
-		attach();
 	file = AllocateFile(STAT_FILE ".tmp", PG_BINARY_W);
 	good = file != NULL && write_entries(file);
 	if (file != NULL && FreeFile(file) != 0)
@@ -284,12 +265,6 @@ write_file(int code, Datum arg)
  * ----------------------------------------------------------------
  */
 
-static Size
-shmem_size(void)
-{
-	return add_size(MAXALIGN(sizeof(TableStatsShared)), FIRST_SIZE);
-}
-
 void
 table_stats_register(void)
 {
@@ -298,49 +273,27 @@ table_stats_register(void)
 void
 table_stats_shmem_request(void)
 {
-	RequestAddinShmemSpace(shmem_size());
-}
-
-static void
-create_table(void)
-{
-	dshash_parameters parameters = table_parameters();
-	dsa_area   *created = dsa_create_in_place(first_part(), FIRST_SIZE,
-											  stats_shared->tranche, NULL);
-	dshash_table *hash;
-
-	dsa_pin(created);
-	/* no segments are to be had here */
-	dsa_set_size_limit(created, FIRST_SIZE);
-	hash = dshash_create(created, &parameters, NULL);
-	stats_shared->handle = dshash_get_hash_table_handle(hash);
-	dsa_set_size_limit(created, (size_t) -1);
-	dshash_detach(hash);
-	dsa_detach(created);
+	RequestAddinShmemSpace(hash_estimate_size(MAX_TABLES, sizeof(TableEntry)));
+	RequestNamedLWLockTranche(TRANCHE, 1);
 }
 
 void
 table_stats_shmem_startup(void)
 {
-	bool		found;
+	HASHCTL		info =
+	{.keysize = sizeof(TableKey),.entrysize = sizeof(TableEntry)};
 
-	/* of the shared memory that was there before a crash */
-	area = NULL;
-	table = NULL;
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	stats_shared = ShmemInitStruct("zheap table statistics", shmem_size(),
-								   &found);
-	if (!found)
+	table_lock = &(GetNamedLWLockTranche(TRANCHE))->lock;
+	table = ShmemInitHash("zheap table statistics", MAX_TABLES, MAX_TABLES,
+						  &info, HASH_ELEM | HASH_BLOBS);
+	if (!IsUnderPostmaster)
 	{
-		stats_shared->tranche = LWLockNewTrancheId();
-		LWLockRegisterTranche(stats_shared->tranche, "zheap_table_stats");
-		LWLockInitialize(&stats_shared->lock, stats_shared->tranche);
-		stats_shared->loaded = false;
-		create_table();
+		if (hash_get_num_entries(table) == 0)
+			read_entries();
+		on_shmem_exit(write_file, (Datum) 0);
 	}
 	LWLockRelease(AddinShmemInitLock);
-	if (!IsUnderPostmaster)
-		on_shmem_exit(write_file, (Datum) 0);
 }
 
 /* ----------------------------------------------------------------
@@ -353,14 +306,19 @@ table_stats_add(Oid dboid, Oid relid, const TableStats *more)
 {
 	TableKey	key = {dboid, relid};
 	TableEntry *entry;
-	bool		found;
 
 	require();
-	entry = dshash_find_or_insert(table, &key, &found);
-	if (!found)
-		memset(&entry->stats, 0, sizeof(TableStats));
-	table_stats_merge(&entry->stats, more);
-	dshash_release_lock(table, entry);
+	LWLockAcquire(table_lock, LW_SHARED);
+	entry = hash_search(table, &key, HASH_FIND, NULL);
+	if (entry == NULL)
+	{
+		LWLockRelease(table_lock);
+		LWLockAcquire(table_lock, LW_EXCLUSIVE);
+		entry = enter(&key);
+	}
+	if (entry != NULL)
+		merge(entry, more);
+	LWLockRelease(table_lock);
 }
 
 bool
@@ -370,12 +328,16 @@ table_stats_get(Oid dboid, Oid relid, TableStats *stats)
 	TableEntry *entry;
 
 	require();
-	entry = dshash_find(table, &key, false);
-	if (entry == NULL)
-		return false;
-	*stats = entry->stats;
-	dshash_release_lock(table, entry);
-	return true;
+	LWLockAcquire(table_lock, LW_SHARED);
+	entry = hash_search(table, &key, HASH_FIND, NULL);
+	if (entry != NULL)
+	{
+		SpinLockAcquire(&entry->mutex);
+		*stats = entry->stats;
+		SpinLockRelease(&entry->mutex);
+	}
+	LWLockRelease(table_lock);
+	return entry != NULL;
 }
 
 void
@@ -384,34 +346,37 @@ table_stats_drop(Oid dboid, Oid relid)
 	TableKey	key = {dboid, relid};
 
 	require();
-	(void) dshash_delete_key(table, &key);
+	LWLockAcquire(table_lock, LW_EXCLUSIVE);
+	(void) hash_search(table, &key, HASH_REMOVE, NULL);
+	LWLockRelease(table_lock);
 }
 
 /* InvalidOid: those of all databases */
 static void
-delete_all(Oid dboid)
+remove_all(Oid dboid)
 {
-	dshash_seq_status status;
+	HASH_SEQ_STATUS status;
 	TableEntry *entry;
 
 	require();
-	dshash_seq_init(&status, table, true);
-	while ((entry = dshash_seq_next(&status)) != NULL)
+	LWLockAcquire(table_lock, LW_EXCLUSIVE);
+	hash_seq_init(&status, table);
+	while ((entry = hash_seq_search(&status)) != NULL)
 		if (!OidIsValid(dboid) || entry->key.dboid == dboid)
-			dshash_delete_current(&status);
-	dshash_seq_term(&status);
+			(void) hash_search(table, &entry->key, HASH_REMOVE, NULL);
+	LWLockRelease(table_lock);
 }
 
 void
 table_stats_drop_database(Oid dboid)
 {
-	delete_all(dboid);
+	remove_all(dboid);
 }
 
 void
 table_stats_reset(void)
 {
-	delete_all(InvalidOid);
+	remove_all(InvalidOid);
 }
 
 #endif

@@ -35,7 +35,7 @@ extern void table_stats_add(Oid dboid, Oid relid, const TableStats *more);
 extern bool table_stats_get(Oid dboid, Oid relid, TableStats *stats);
 extern void table_stats_reset(void);
 
-/* The transaction that commits has dropped it. */
+/* The transaction that is about to commit has dropped it, or an earlier one. */
 extern void table_stats_drop(Oid dboid, Oid relid);
 extern void table_stats_drop_database(Oid dboid);
 

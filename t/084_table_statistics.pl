@@ -127,6 +127,8 @@ counted('dead', 'VACUUM', pages_compacted => one(q{SELECT pg_relation_size('dead
 # --- tables that come and go
 one('BEGIN; CREATE TABLE never (k int) USING zheap; INSERT INTO never VALUES (1); UPDATE never SET k = 2; ROLLBACK');
 one('BEGIN; SAVEPOINT s; CREATE TABLE never (k int) USING zheap; INSERT INTO never VALUES (1); UPDATE never SET k = 2; ROLLBACK TO s; COMMIT');
+one('BEGIN; CREATE TEMP TABLE t (k int) USING zheap ON COMMIT DROP; INSERT INTO t VALUES (1); UPDATE t SET k = 2; COMMIT');
+one('BEGIN; CREATE TEMP TABLE t (k int) USING zheap ON COMMIT DROP; INSERT INTO t VALUES (1); UPDATE t SET k = 2; COMMIT; SELECT 1');
 one('CREATE TABLE gone (k int) USING zheap; INSERT INTO gone VALUES (1); UPDATE gone SET k = 2');
 counted('gone', 'before it goes', n_upd_in_place => 1);
 my $oid = one(q{SELECT 'gone'::regclass::oid});

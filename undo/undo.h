@@ -41,6 +41,7 @@
 
 #include "access/xlogreader.h"
 #include "lib/stringinfo.h"
+#include "port/atomics.h"
 #include "storage/buf.h"
 #include "utils/relcache.h"
 
@@ -374,6 +375,27 @@ extern void undo_fake_relation_free(Relation rel);
 extern void undo_stat_count_rollback_page(void);
 
 /* ----------------------------------------------------------------
+ *	zheap.max_snapshot_undo_size (undo_snapshot_limit.c)
+ * ----------------------------------------------------------------
+ */
+
+/* how many sessions are asked to give up their snapshots */
+extern pg_atomic_uint32 *undo_snapshots_asked;
+
+/* ERROR 72000 if mine is asked for; in a critical section it may not be called */
+extern void undo_snapshot_limit_give_up(void);
+
+static inline void
+undo_check_snapshot(void)
+{
+	if (unlikely(pg_atomic_read_u32(undo_snapshots_asked) != 0))
+		undo_snapshot_limit_give_up();
+}
+
+/* In PG_CATCH: throws that error if the one caught is the cancelling of it. */
+extern void undo_snapshot_limit_translate(void);
+
+/* ----------------------------------------------------------------
  *	life cycle, called from _PG_init and the rmgr table of zheap_am.c
  * ----------------------------------------------------------------
  */
@@ -381,6 +403,8 @@ extern void undo_shmem_request(void);	/* shmem_request_hook */
 extern void undo_shmem_startup(void);	/* shmem_startup_hook */
 extern void undo_stat_shmem_request(void);	/* both likewise */
 extern void undo_stat_shmem_startup(void);
+extern void undo_snapshot_limit_shmem_request(void);
+extern void undo_snapshot_limit_shmem_startup(void);
 extern void undo_xact_define_settings(void);
 extern void undo_launcher_define_settings(void);
 extern void undo_xact_register_callbacks(void); /* xact and subxact callbacks */

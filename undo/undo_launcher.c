@@ -39,6 +39,7 @@
 #include "undo/undo.h"
 #include "undo/undo_debug.h"
 #include "undo/undo_log.h"
+#include "undo/undo_snapshot_limit.h"
 #include "undo/undo_stat.h"
 #include "undo/undo_worker.h"
 
@@ -123,6 +124,11 @@ undo_launcher_define_settings(void)
 							PGC_SIGHUP,
 							GUC_UNIT_MS,
 							NULL, NULL, NULL);
+	DefineCustomIntVariable("zheap.max_snapshot_undo_size",
+							"Undo above which sessions whose snapshots keep it are made to give them up.",
+							"Their statements fail with \"snapshot too old\"; sessions that are idle in a transaction are terminated. -1 means no limit.",
+							&undo_snapshot_limit, -1, -1, MAX_KILOBYTES,
+							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 	DefineCustomBoolVariable("zheap.rollback_paused",
 							 "Stops the background rollback of aborted transactions.",
 							 "For tests: undo is kept, and the horizon with it, until this is off again.",
@@ -543,6 +549,7 @@ launcher_round(void)
 	undo_discard_pass(false, &result);
 	warn_of_old_rollback(result.oldest_unapplied);
 	warn_of_limit(result.retained);
+	undo_snapshot_limit_round(result.retained);
 	if (undo_survey_round(&result))
 		start_workers(&result);
 	/* files that the pass has read: no end of transaction closes them */

@@ -57,14 +57,19 @@ static pending_hash * counted = NULL;
 static Pending *last = NULL;	/* in counted */
 static bool some_are_new = false;
 
-/* of tables and databases that the transaction has dropped */
+/*
+ * A table or database that the transaction has dropped.  Temporary tables with
+ * ON COMMIT DROP go after the counters were looked at: these are left for the
+ * next transaction, or the end.
+ */
 typedef struct Dropped
 {
 	Oid			class_id;
 	Oid			object_id;
+	bool		committed;
 } Dropped;
 
-static List *dropped = NIL;		/* in TopTransactionContext */
+static List *dropped = NIL;		/* in TopMemoryContext */
 
 static object_access_hook_type prev_object_access = NULL;
 
@@ -99,21 +104,38 @@ hand_on(void)
 static void
 flush_at_exit(int code, Datum arg)
 {
+	ListCell   *lc;
+
 	if (counted != NULL && counted->members > 0)
 		hand_on();
+	foreach(lc, dropped)
+	{
+		Dropped    *d = lfirst(lc);
+
+		if (d->committed && d->class_id == RelationRelationId)
+			table_stats_drop(MyDatabaseId, d->object_id);
+	}
+}
+
+/* once per process */
+static void
+flush_at_exit_later(void)
+{
+	static bool done = false;
+
+	if (!done)
+		before_shmem_exit(flush_at_exit, (Datum) 0);
+	done = true;
 }
 
 static Pending *
 find_pending(Relation rel)
 {
-	static bool will_flush = false;
 	bool		found;
 
 	if (counted == NULL)
 		counted = pending_create(TopMemoryContext, 16, NULL);
-	if (!will_flush)
-		before_shmem_exit(flush_at_exit, (Datum) 0);
-	will_flush = true;
+	flush_at_exit_later();
 	last = pending_insert(counted, RelationGetRelid(rel), &found);
 	if (!found || last->is_gone)
 	{
@@ -200,7 +222,25 @@ drop_counters(void)
 		else
 			table_stats_drop(MyDatabaseId, d->object_id);
 	}
+	list_free_deep(dropped);
 	dropped = NIL;
+}
+
+/* The transaction has ended; throws nothing. */
+static void
+end_dropped(bool committed)
+{
+	ListCell   *lc;
+
+	foreach(lc, dropped)
+	{
+		Dropped    *d = lfirst(lc);
+
+		if (committed)
+			d->committed = true;
+		else if (!d->committed)
+			dropped = foreach_delete_current(dropped, lc);
+	}
 }
 
 static void
@@ -215,9 +255,12 @@ stat_xact_callback(XactEvent event, void *arg)
 			if (dropped != NIL)
 				drop_counters();
 			break;
+		case XACT_EVENT_COMMIT:
+			end_dropped(true);
+			break;
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PARALLEL_ABORT:
-			dropped = NIL;
+			end_dropped(false);
 			forget_new();
 			break;
 		default:
@@ -257,12 +300,14 @@ stat_object_access(ObjectAccessType access, Oid class_id, Oid object_id,
 		(class_id == DatabaseRelationId ||
 		 (class_id == RelationRelationId && is_zheap(object_id))))
 	{
-		MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 		Dropped    *d = palloc(sizeof(Dropped));
 
 		d->class_id = class_id;
 		d->object_id = object_id;
+		d->committed = false;
 		dropped = lappend(dropped, d);
+		flush_at_exit_later();
 		MemoryContextSwitchTo(old);
 	}
 }

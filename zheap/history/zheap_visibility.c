@@ -39,11 +39,13 @@
  */
 
 /*
- * snapshot may be NULL if only questions of writers will be asked.
+ * snapshot may be NULL if only questions of writers will be asked.  ERROR 72000
+ * if the snapshot has to go (zheap.max_snapshot_undo_size).
  */
 void
 zheap_visibility_begin(ZReadContext *cx, Relation rel, Snapshot snapshot)
 {
+	undo_check_snapshot();
 	cx->rel = rel;
 	cx->snapshot = snapshot;
 	cx->approximate_identity = false;

@@ -38,11 +38,14 @@ epq_executor_run(QueryDesc *queryDesc, ScanDirection direction, uint64 count)
 		else
 			standard_ExecutorRun(queryDesc, direction, count);
 	}
-	PG_FINALLY();
+	PG_CATCH();
 	{
 		zheap_epq_running = outer;
+		undo_snapshot_limit_translate();
+		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	zheap_epq_running = outer;
 }
 
 static void
