@@ -121,11 +121,23 @@ is_recent(Build *build, Fxid writer, const UndoHorizons *hz)
 	return !zheap_xact_slot_seen_by_all(build->rel, writer, hz, NULL);
 }
 
+static void
+keep_older_image(Build *build, OffsetNumber off, const char *image, uint16 len)
+{
+	OlderImage *older = palloc(offsetof(OlderImage, data) + len);
+
+	older->off = off;
+	older->len = len;
+	memcpy(older->data, image, len);
+	build->older = lappend(build->older, older);
+}
+
 /*
  * An index that sums up blocks must cover the images of a row that snapshots
  * or a rollback may come back to, which in-place updates can have given other
- * values: keep all before the newest, down to the first that is settled.  The
- * page is locked; allocates.
+ * values: keep all before the newest, down to the first that is settled.  Not
+ * those that aborted: nobody comes back to them, and their large values may be
+ * gone (Z43).  The page is locked; allocates.
  */
 static void
 collect_older_images(Build *build, ZReadContext *cx, Buffer buffer, Page page,
@@ -133,6 +145,7 @@ collect_older_images(Build *build, ZReadContext *cx, Buffer buffer, Page page,
 {
 	char	   *image = palloc(BLCKSZ);
 	uint16		len = 0;
+	bool		older = false;	/* the image isn't the one on the page */
 	ZWalk		walk;
 	ZWalkState	state;
 
@@ -142,7 +155,6 @@ collect_older_images(Build *build, ZReadContext *cx, Buffer buffer, Page page,
 	while (state == ZWALK_OWNED)
 	{
 		ZXactStatus status = zheap_walk_status(&walk, buffer);
-		OlderImage *older;
 
 		if (status == ZXACT_ALL_VISIBLE ||
 			(status == ZXACT_COMMITTED && !is_recent(build, walk.fxid, &cx->hz)))
@@ -157,17 +169,16 @@ collect_older_images(Build *build, ZReadContext *cx, Buffer buffer, Page page,
 				state = ZWALK_SETTLED;
 				continue;
 		}
+		if (older && status != ZXACT_ABORTED)
+			keep_older_image(build, off, image, len);
+		older = false;
 		if (ZUndoIsInsert(&walk.undo))
 			break;
 		state = zheap_walk_step_back(&walk);
-		if (state == ZWALK_NONE)
-			break;
-		older = palloc(offsetof(OlderImage, data) + len);
-		older->off = off;
-		older->len = len;
-		memcpy(older->data, image, len);
-		build->older = lappend(build->older, older);
+		older = state != ZWALK_NONE;
 	}
+	if (older)
+		keep_older_image(build, off, image, len);
 	zheap_walk_forget_missing(&walk);
 	pfree(image);
 }
