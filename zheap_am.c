@@ -259,6 +259,85 @@ zheap_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages,
 }
 
 /* ----------------------------------------------------------------
+ *	toast tables whose file is a heap
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * pg_upgrade brings toast tables of version 1.0 under our name: whatever begins
+ * to read one comes here first, and goes on in heap's functions.
+ */
+static inline bool
+is_heap_in_disguise(Relation rel)
+{
+	return rel->rd_rel->relkind == RELKIND_TOASTVALUE &&
+		zheap_chunk_is_heap(rel);
+}
+
+static const TupleTableSlotOps *
+slot_callbacks(Relation rel)
+{
+	if (is_heap_in_disguise(rel))
+		return rel->rd_tableam->slot_callbacks(rel);
+	return zheap_scan_slot_callbacks(rel);
+}
+
+static TableScanDesc
+scan_begin(Relation rel, Snapshot snapshot, int nkeys,
+		   struct ScanKeyData *key, ParallelTableScanDesc pscan, uint32 flags)
+{
+	if (is_heap_in_disguise(rel))
+		return rel->rd_tableam->scan_begin(rel, snapshot, nkeys, key, pscan,
+										   flags);
+	return zheap_scan_begin(rel, snapshot, nkeys, key, pscan, flags);
+}
+
+static IndexFetchTableData *
+index_fetch_begin(Relation rel)
+{
+	if (is_heap_in_disguise(rel))
+		return rel->rd_tableam->index_fetch_begin(rel);
+	return zheap_index_fetch_begin(rel);
+}
+
+static TransactionId
+index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
+{
+	if (is_heap_in_disguise(rel))
+		return rel->rd_tableam->index_delete_tuples(rel, delstate);
+	return zheap_index_fetch_delete_tuples(rel, delstate);
+}
+
+static double
+index_build_range_scan(Relation rel, Relation index, struct IndexInfo *info,
+					   bool allow_sync, bool anyvisible, bool progress,
+					   BlockNumber start, BlockNumber nblocks,
+					   IndexBuildCallback callback, void *callback_state,
+					   TableScanDesc scan)
+{
+	if (is_heap_in_disguise(rel))
+		return rel->rd_tableam->index_build_range_scan(rel, index, info,
+													   allow_sync, anyvisible,
+													   progress, start,
+													   nblocks, callback,
+													   callback_state, scan);
+	return zheap_index_build_range_scan(rel, index, info, allow_sync,
+										anyvisible, progress, start, nblocks,
+										callback, callback_state, scan);
+}
+
+static void
+index_validate_scan(Relation rel, Relation index, struct IndexInfo *info,
+					Snapshot snapshot, struct ValidateIndexState *state)
+{
+	if (is_heap_in_disguise(rel))
+		rel->rd_tableam->index_validate_scan(rel, index, info, snapshot,
+											 state);
+	else
+		zheap_index_build_validate(rel, index, info, snapshot, state);
+}
+
+/* ----------------------------------------------------------------
  *	the access method
  * ----------------------------------------------------------------
  */
@@ -266,9 +345,9 @@ zheap_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages,
 static const TableAmRoutine zheap_methods = {
 	.type = T_TableAmRoutine,
 
-	.slot_callbacks = zheap_scan_slot_callbacks,
+	.slot_callbacks = slot_callbacks,
 
-	.scan_begin = zheap_scan_begin,
+	.scan_begin = scan_begin,
 	.scan_end = zheap_scan_end,
 	.scan_rescan = zheap_scan_rescan,
 	.scan_getnextslot = zheap_scan_getnextslot,
@@ -279,7 +358,7 @@ static const TableAmRoutine zheap_methods = {
 	.parallelscan_initialize = table_block_parallelscan_initialize,
 	.parallelscan_reinitialize = table_block_parallelscan_reinitialize,
 
-	.index_fetch_begin = zheap_index_fetch_begin,
+	.index_fetch_begin = index_fetch_begin,
 	.index_fetch_reset = zheap_index_fetch_reset,
 	.index_fetch_end = zheap_index_fetch_end,
 	.index_fetch_tuple = zheap_index_fetch_tuple,
@@ -288,7 +367,7 @@ static const TableAmRoutine zheap_methods = {
 	.tuple_tid_valid = zheap_index_fetch_tid_valid,
 	.tuple_get_latest_tid = zheap_index_fetch_latest_tid,
 	.tuple_satisfies_snapshot = zheap_index_fetch_satisfies,
-	.index_delete_tuples = zheap_index_fetch_delete_tuples,
+	.index_delete_tuples = index_delete_tuples,
 
 	.tuple_insert = zheap_insert,
 	.tuple_insert_speculative = zheap_insert_speculative,
@@ -307,8 +386,8 @@ static const TableAmRoutine zheap_methods = {
 	.relation_vacuum = zheap_vacuum_relation,
 	.scan_analyze_next_block = zheap_scan_analyze_next_block,
 	.scan_analyze_next_tuple = zheap_scan_analyze_next_tuple,
-	.index_build_range_scan = zheap_index_build_range_scan,
-	.index_validate_scan = zheap_index_build_validate,
+	.index_build_range_scan = index_build_range_scan,
+	.index_validate_scan = index_validate_scan,
 
 	.relation_size = table_block_relation_size,
 	.relation_needs_toast_table = zheap_needs_toast_table,
