@@ -103,7 +103,8 @@ table_stats_reset(void)
 void
 table_stats_drop(Oid dboid, Oid relid)
 {
-	if (IsTransactionState())
+	/* a transaction without xid could not commit */
+	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		pgstat_drop_transactional(TABLE_STATS_KIND, dboid, relid);
 	else if (!pgstat_drop_entry(TABLE_STATS_KIND, dboid, relid))
 		pgstat_request_entry_refs_gc();
