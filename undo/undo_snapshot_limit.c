@@ -64,7 +64,10 @@ typedef struct AskedShared
 } AskedShared;
 
 static Asked *asked = NULL;
-pg_atomic_uint32 *undo_snapshots_asked = NULL;
+
+/* without shared memory nobody is asked, and other errors say so */
+static pg_atomic_uint32 nobody;
+pg_atomic_uint32 *undo_snapshots_asked = &nobody;
 
 /* setting, kB */
 int			undo_snapshot_limit = -1;

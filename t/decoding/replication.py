@@ -141,6 +141,24 @@ def behind(cluster):
         return 0
 
 
+def wait_for_copies(cluster, cur):
+    """Tables still being copied catch up from slots of their own."""
+    conn = psycopg2.connect(cluster.dsn())
+    conn.autocommit = True
+    sub = conn.cursor()
+    end = time.time() + 600
+    while time.time() < end:
+        sub.execute("SELECT srrelid::regclass::text, srsubstate FROM pg_subscription_rel WHERE srsubstate <> 'r'")
+        left = sub.fetchall()
+        if not left:
+            break
+        # the last step is made when the subscriber hears of a transaction
+        cur.execute("UPDATE pgbench_tellers SET tbalance = tbalance + 1 WHERE tid = 1")
+        time.sleep(0.2)
+    conn.close()
+    return left
+
+
 def tables_of(cur):
     cur.execute("SELECT c.oid::regclass::text FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace"
                 " WHERE relkind IN ('r', 'p') AND NOT relispartition AND nspname IN ('h', 'z', 'public') ORDER BY 1")
@@ -233,6 +251,10 @@ CREATE TABLE {0}.p0 PARTITION OF {0}.p FOR VALUES IN (0); CREATE TABLE {0}.p1 PA
     conn = psycopg2.connect(pub.dsn())
     conn.autocommit = True
     cur = conn.cursor()
+    left = wait_for_copies(sub, cur)
+    if left:
+        print("FAILED: not copied: %s\n%s" % (left, sub.log_tail(30)))
+        return 1
     cur.execute("SELECT pg_current_wal_lsn()")
     lsn = cur.fetchone()[0]
     begin = last = time.time()

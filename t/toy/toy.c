@@ -30,6 +30,7 @@
 
 #include "undo/undo.h"
 #include "undo/undo_log.h"
+#include "undo/undo_snapshot_limit.h"
 #include "undo/undo_worker.h"
 
 PG_MODULE_MAGIC;
@@ -181,6 +182,7 @@ toy_shmem_request(void)
 		prev_request();
 	undo_shmem_request();
 	undo_stat_shmem_request();
+	undo_snapshot_limit_shmem_request();
 	RequestAddinShmemSpace(MAXALIGN(sizeof(ToyShared)));
 	RequestNamedLWLockTranche("undo_toy", 1);
 }
@@ -194,6 +196,7 @@ toy_shmem_startup(void)
 		prev_startup();
 	undo_shmem_startup();
 	undo_stat_shmem_startup();
+	undo_snapshot_limit_shmem_startup();
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	toy_shared = ShmemInitStruct("undo_toy", sizeof(ToyShared), &found);
 	if (!found)
