@@ -101,8 +101,9 @@ my $other = zheap_standby($node, name => 'other', feedback => 1, conf => "primar
 my $there = session($other);
 ask($there, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM a');
 wait_for("SELECT xmin IS NOT NULL FROM pg_replication_slots WHERE slot_name = 'slot'", 'feedback to a slot');
-finish_session($there);
+# gone before it can say that its session has ended
 $other->stop('immediate');
+finish_session($there);
 one($churn) for 1 .. 2;
 first_holder("kind = 'replication slot' AND name = 'slot'", 200000, 'the slot of a standby that is gone');
 $node->poll_query_until('postgres', "SELECT NOT active FROM pg_replication_slots");
