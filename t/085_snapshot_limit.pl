@@ -84,26 +84,27 @@ ask($s, 'ROLLBACK');
 is(ask($s, 'SELECT sum(v) FROM b'), one('SELECT sum(v) FROM b'), 'with a new snapshot it reads on');
 undo_quiet($node, 'the undo is gone');
 
+# another reader runs a statement that sleeps, and then there is the limit
+sub asleep
+{
+	my ($sql, $what) = @_;
+	finish_session($s);
+	no_limit();
+	($s, $pid) = reader('REPEATABLE READ');
+	one($churn) for 1 .. 8;
+	send_sql($s, $sql);
+	wait_for("SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = $pid", $what);
+	return limit();
+}
+
 # --- one that waits for something else
-finish_session($s);
-no_limit();
-($s, $pid) = reader('REPEATABLE READ');
-one($churn) for 1 .. 8;
-send_sql($s, 'SELECT pg_sleep(10000)');
-wait_for("SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = $pid", 'it sleeps');
-limit();
+asleep('SELECT pg_sleep(10000)', 'it sleeps');
 like(ask($s, 'SELECT 1'), $too_old, 'sleeping, too');
 ask($s, 'ROLLBACK');
 undo_quiet($node, 'after the sleeper');
 
 # --- the handler of a function doesn't help, as the snapshot is still there
-finish_session($s);
-no_limit();
-($s, $pid) = reader('REPEATABLE READ');
-one($churn) for 1 .. 8;
-send_sql($s, 'SELECT stubborn()');
-wait_for("SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = $pid", 'it sleeps in a function');
-limit();
+asleep('SELECT stubborn()', 'it sleeps in a function');
 like(ask($s, 'SELECT 1'), $too_old, 'it must not read on');
 ask($s, 'ROLLBACK');
 

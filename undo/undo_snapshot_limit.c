@@ -284,6 +284,10 @@ undo_snapshot_limit_round(uint64 retained)
 	uint64		limit = (uint64) undo_snapshot_limit * 1024 / BLCKSZ;
 	uint32		n = 0;
 
+	if (undo_snapshot_limit < 0 &&
+		pg_atomic_read_u32(undo_snapshots_asked) == 0)
+		return;
+
 	for (int i = 0; i < MaxBackends; i++)
 		asked[i].still = false;
 	if (undo_snapshot_limit >= 0 && retained > limit)
