@@ -38,6 +38,15 @@ BEGIN
 EXCEPTION WHEN others THEN
 	RETURN (SELECT sum(v) FROM b);
 END $$;
+CREATE FUNCTION deaf() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	LOOP
+		BEGIN
+			PERFORM pg_sleep(10000);
+		EXCEPTION WHEN others THEN
+		END;
+	END LOOP;
+END $$;
 });
 my $churn = q{UPDATE b SET v = v + 1, t = repeat(chr(97 + v % 26), 50);};
 is(one('SHOW zheap.max_snapshot_undo_size'), '-1', 'off unless it is asked for');
@@ -108,13 +117,25 @@ asleep('SELECT stubborn()', 'it sleeps in a function');
 like(ask($s, 'SELECT 1'), $too_old, 'it must not read on');
 ask($s, 'ROLLBACK');
 
+# --- nor does one that goes on: it catches no cancelling
+finish_session($s);
+no_limit();
+($s, $pid) = reader('REPEATABLE READ');
+one($churn) for 1 .. 8;
+send_sql($s, 'SELECT deaf()');
+wait_for("SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = $pid", 'it sleeps in a loop');
+limit();
+like(ask($s, 'SELECT 1'), $too_old, 'it is cancelled');
+ask($s, 'ROLLBACK');
+
 # --- one that is idle, with a snapshot of its own or a cursor's
-for my $how ('REPEATABLE READ', 'READ COMMITTED')
+for my $how ('REPEATABLE READ', 'READ COMMITTED', 'SERIALIZABLE')
 {
 	finish_session($s);
 	no_limit();
 	($s, $pid) = reader($how);
 	ask($s, 'DECLARE c CURSOR FOR SELECT * FROM b; FETCH 1 FROM c') if $how eq 'READ COMMITTED';
+	ask($s, 'SET track_activities = off') if $how eq 'SERIALIZABLE';
 	one($churn) for 1 .. 8;
 	limit();
 	wait_for("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid", "idle at $how: terminated");

@@ -10,7 +10,8 @@
  *
  * A snapshot answers for the undo that would go if all client sessions gave up
  * their snapshots: not for what running or prepared transactions, replication
- * slots and standbys keep anyway, its own transaction's writes among them.
+ * slots, standbys and processes that serve no client keep anyway, its own
+ * transaction's writes among them.
  *
  * The launcher asks by noting the snapshot's xmin for the process.  A statement
  * that reads a zheap table sees that and fails with 72000.  One that is still
@@ -143,12 +144,16 @@ undo_snapshot_limit_give_up(void)
 		give_up();
 }
 
-/* See undo.h. */
+/*
+ * See undo.h.  Not in a subtransaction: handlers for all errors, which leave a
+ * cancelling alone, would catch it, be it ours, a user's or statement_timeout's.
+ */
 void
 undo_snapshot_limit_translate(void)
 {
 	if (pg_atomic_read_u32(undo_snapshots_asked) != 0 &&
-		geterrcode() == ERRCODE_QUERY_CANCELED && am_asked())
+		geterrcode() == ERRCODE_QUERY_CANCELED &&
+		GetCurrentTransactionNestLevel() == 1 && am_asked())
 	{
 		FlushErrorState();
 		give_up();
@@ -211,14 +216,15 @@ find_candidates(Candidate *list, Fxid *others)
 	return n;
 }
 
-/* what its session does; NULL: it is no client's */
+/*
+ * What its session does, as of the last pgstat_clear_backend_activity_snapshot();
+ * NULL: it is no client's.
+ */
 static const PgBackendStatus *
 client_status(int pid)
 {
-	int			n;
+	int			n = pgstat_fetch_stat_numbackends();
 
-	pgstat_clear_backend_activity_snapshot();
-	n = pgstat_fetch_stat_numbackends();
 	for (int i = 1; i <= n; i++)
 	{
 		LocalPgBackendStatus *local = pgstat_get_local_beentry_by_index(i);
@@ -228,6 +234,39 @@ client_status(int pid)
 				&local->backendStatus : NULL;
 	}
 	return NULL;
+}
+
+/*
+ * Who is no client (a walsender that copies a table, an autovacuum worker, a
+ * subscription's worker) isn't asked: what it keeps, others don't.
+ */
+static int
+remove_others(Candidate *list, int n, Fxid *others)
+{
+	int			clients = 0;
+
+	pgstat_clear_backend_activity_snapshot();
+	for (int i = 0; i < n; i++)
+	{
+		if (client_status(list[i].pid) != NULL)
+			list[clients++] = list[i];
+		else
+			*others = Min(*others, undo_log_fxid_from_xid(list[i].xmin));
+	}
+	return clients;
+}
+
+/*
+ * Does it wait for its client in a transaction?  Without track_activities COPY
+ * is taken for that, too.
+ */
+static bool
+is_idle(const Candidate *c, const PgBackendStatus *status)
+{
+	if (status->st_state != STATE_DISABLED)
+		return status->st_state == STATE_IDLEINTRANSACTION;
+	return ProcGlobal->allProcs[c->place].wait_event_info ==
+		WAIT_EVENT_CLIENT_READ;
 }
 
 /* It is still there: cancel or terminate it, if it has the snapshot yet. */
@@ -246,10 +285,12 @@ static void
 ask(const Candidate *c, uint64 kb)
 {
 	Asked	   *a = &asked[c->place];
-	const PgBackendStatus *status = client_status(c->pid);
+	const PgBackendStatus *status;
 	TimestampTz now = GetCurrentTimestamp();
 	bool		idle;
 
+	pgstat_clear_backend_activity_snapshot();
+	status = client_status(c->pid);
 	if (status == NULL)
 		return;
 	a->still = true;
@@ -266,7 +307,7 @@ ask(const Candidate *c, uint64 kb)
 	if (!TimestampDifferenceExceeds(a->since, now, SIGNAL_AFTER_MS))
 		return;
 	a->since = now;
-	idle = status->st_state == STATE_IDLEINTRANSACTION;
+	idle = is_idle(c, status);
 	if (idle)
 		ereport(LOG,
 				(errmsg("terminating process %d, which is idle in a transaction with a snapshot that is too old",
@@ -296,7 +337,10 @@ undo_snapshot_limit_round(uint64 retained)
 		Candidate  *list = palloc(sizeof(Candidate) * MaxBackends);
 		Fxid		others;
 		int			ncandidates = find_candidates(list, &others);
-		uint64		needless = undo_stat_pages_before(summary, others);
+		uint64		needless;
+
+		ncandidates = remove_others(list, ncandidates, &others);
+		needless = undo_stat_pages_before(summary, others);
 
 		for (int i = 0; i < ncandidates; i++)
 		{
