@@ -300,6 +300,94 @@ index_fetch_begin(Relation rel)
 	return zheap_index_fetch_begin(rel);
 }
 
+/*
+ * A relcache entry that is built anew has our routines again, also while a scan
+ * by heap's is under way.
+ */
+static void
+scan_end(TableScanDesc scan)
+{
+	if (is_heap_in_disguise(scan->rs_rd))
+		scan->rs_rd->rd_tableam->scan_end(scan);
+	else
+		zheap_scan_end(scan);
+}
+
+static void
+scan_rescan(TableScanDesc scan, struct ScanKeyData *key, bool set_params,
+			bool allow_strat, bool allow_sync, bool allow_pagemode)
+{
+	if (is_heap_in_disguise(scan->rs_rd))
+		scan->rs_rd->rd_tableam->scan_rescan(scan, key, set_params,
+											 allow_strat, allow_sync,
+											 allow_pagemode);
+	else
+		zheap_scan_rescan(scan, key, set_params, allow_strat, allow_sync,
+						  allow_pagemode);
+}
+
+static bool
+scan_getnextslot(TableScanDesc scan, ScanDirection direction,
+				 TupleTableSlot *slot)
+{
+	if (is_heap_in_disguise(scan->rs_rd))
+		return scan->rs_rd->rd_tableam->scan_getnextslot(scan, direction,
+														 slot);
+	return zheap_scan_getnextslot(scan, direction, slot);
+}
+
+static bool
+scan_getnextslot_tidrange(TableScanDesc scan, ScanDirection direction,
+						  TupleTableSlot *slot)
+{
+	if (is_heap_in_disguise(scan->rs_rd))
+		return scan->rs_rd->rd_tableam->scan_getnextslot_tidrange(scan,
+																  direction,
+																  slot);
+	return zheap_scan_getnextslot_tidrange(scan, direction, slot);
+}
+
+static void
+index_fetch_reset(IndexFetchTableData *fetch)
+{
+	if (is_heap_in_disguise(fetch->rel))
+		fetch->rel->rd_tableam->index_fetch_reset(fetch);
+	else
+		zheap_index_fetch_reset(fetch);
+}
+
+static void
+index_fetch_end(IndexFetchTableData *fetch)
+{
+	if (is_heap_in_disguise(fetch->rel))
+		fetch->rel->rd_tableam->index_fetch_end(fetch);
+	else
+		zheap_index_fetch_end(fetch);
+}
+
+static bool
+index_fetch_tuple(IndexFetchTableData *fetch, ItemPointer tid,
+				  Snapshot snapshot, TupleTableSlot *slot, bool *call_again,
+				  bool *all_dead)
+{
+	if (is_heap_in_disguise(fetch->rel))
+		return fetch->rel->rd_tableam->index_fetch_tuple(fetch, tid, snapshot,
+														 slot, call_again,
+														 all_dead);
+	return zheap_index_fetch_tuple(fetch, tid, snapshot, slot, call_again,
+								   all_dead);
+}
+
+static bool
+tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
+						TupleTableSlot *slot)
+{
+	if (is_heap_in_disguise(rel))
+		return rel->rd_tableam->tuple_fetch_row_version(rel, tid, snapshot,
+														slot);
+	return zheap_index_fetch_row_version(rel, tid, snapshot, slot);
+}
+
 static TransactionId
 index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 {
@@ -348,22 +436,22 @@ static const TableAmRoutine zheap_methods = {
 	.slot_callbacks = slot_callbacks,
 
 	.scan_begin = scan_begin,
-	.scan_end = zheap_scan_end,
-	.scan_rescan = zheap_scan_rescan,
-	.scan_getnextslot = zheap_scan_getnextslot,
+	.scan_end = scan_end,
+	.scan_rescan = scan_rescan,
+	.scan_getnextslot = scan_getnextslot,
 	.scan_set_tidrange = zheap_scan_set_tidrange,
-	.scan_getnextslot_tidrange = zheap_scan_getnextslot_tidrange,
+	.scan_getnextslot_tidrange = scan_getnextslot_tidrange,
 
 	.parallelscan_estimate = table_block_parallelscan_estimate,
 	.parallelscan_initialize = table_block_parallelscan_initialize,
 	.parallelscan_reinitialize = table_block_parallelscan_reinitialize,
 
 	.index_fetch_begin = index_fetch_begin,
-	.index_fetch_reset = zheap_index_fetch_reset,
-	.index_fetch_end = zheap_index_fetch_end,
-	.index_fetch_tuple = zheap_index_fetch_tuple,
+	.index_fetch_reset = index_fetch_reset,
+	.index_fetch_end = index_fetch_end,
+	.index_fetch_tuple = index_fetch_tuple,
 
-	.tuple_fetch_row_version = zheap_index_fetch_row_version,
+	.tuple_fetch_row_version = tuple_fetch_row_version,
 	.tuple_tid_valid = zheap_index_fetch_tid_valid,
 	.tuple_get_latest_tid = zheap_index_fetch_latest_tid,
 	.tuple_satisfies_snapshot = zheap_index_fetch_satisfies,

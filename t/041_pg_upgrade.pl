@@ -120,6 +120,7 @@ is(tables_digest($new, \@tables), $before, 'all rows are there in the new cluste
 is($new->safe_psql('postgres', $chunks), $stored, 'a scan of a toast table that is a heap');
 is($new->safe_psql('postgres', "SET enable_seqscan = off; $chunks WHERE chunk_id > 0"), $stored, 'by its index');
 is($new->safe_psql('postgres', "$chunks WHERE ctid = ANY (ARRAY(SELECT ctid FROM $toast))"), $stored, 'by TID');
+is($new->safe_psql('postgres', "BEGIN; DECLARE c CURSOR FOR SELECT 1 FROM $toast; FETCH 1 FROM c; ALTER TABLE big_1_0 RESET (toast.autovacuum_enabled); FETCH 1 FROM c; COMMIT"), "1\n1", 'its relcache entry is built anew while a scan is under way');
 $new->safe_psql('postgres', "REINDEX TABLE $toast; REINDEX TABLE big_1_0; REINDEX TABLE CONCURRENTLY $toast");
 is($new->safe_psql('postgres', "SET enable_seqscan = off; $chunks WHERE chunk_id > 0"), $stored, 'and by a new one');
 is(tables_digest($new, \@tables), $before, 'all rows are there still');
