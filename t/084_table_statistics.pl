@@ -54,6 +54,16 @@ one('BEGIN; UPDATE a SET v = 7 WHERE k = 10; SAVEPOINT s; UPDATE a SET v = 8 WHE
 $a{n_upd_in_place} += 2;
 counted('a', 'what was rolled back was done, too', %a);
 
+# nor do counts come behind a table that another session drops meanwhile
+one('CREATE TABLE gone (k int) USING zheap; INSERT INTO gone VALUES (1)');
+my $gone = one(q{SELECT 'gone'::regclass::oid});
+my $aborter = session($node);
+ask($aborter, 'BEGIN; UPDATE gone SET k = 2; ROLLBACK');
+one('DROP TABLE gone');
+is(ask($aborter, "SELECT 1; SELECT n_upd_in_place FROM pg_stat_get_zheap_table($gone)"), "1\n0", 'an aborted transaction counted for a table that is gone');
+finish_session($aborter);
+is(one("SELECT n_upd_in_place FROM pg_stat_get_zheap_table($gone)"), '0', 'and at the end of the session, too');
+
 one(q{
 CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TABLE late (k int, v int) USING zheap;

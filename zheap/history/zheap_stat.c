@@ -39,6 +39,7 @@ typedef struct Pending
 	char		status;
 	bool		is_new;			/* made by the running transaction */
 	bool		is_gone;		/* that was rolled back */
+	bool		is_unlocked;	/* since an abort: others may have dropped it */
 	TableStats	stats;
 } Pending;
 
@@ -78,8 +79,9 @@ static object_access_hook_type prev_object_access = NULL;
  * ----------------------------------------------------------------
  */
 
+/* may_look: the catalog can be read */
 static void
-hand_on(void)
+hand_on(bool may_look)
 {
 	pending_iterator i;
 	Pending    *entry;
@@ -87,6 +89,9 @@ hand_on(void)
 	pending_start_iterate(counted, &i);
 	while ((entry = pending_iterate(counted, &i)) != NULL)
 	{
+		if (may_look && entry->is_unlocked &&
+			!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(entry->relid)))
+			entry->is_gone = true;
 		if (!entry->is_gone)
 			table_stats_add(MyDatabaseId, entry->relid, &entry->stats);
 	}
@@ -107,7 +112,7 @@ flush_at_exit(int code, Datum arg)
 	ListCell   *lc;
 
 	if (counted != NULL && counted->members > 0)
-		hand_on();
+		hand_on(false);
 	foreach(lc, dropped)
 	{
 		Dropped    *d = lfirst(lc);
@@ -141,6 +146,7 @@ find_pending(Relation rel)
 	{
 		memset(&last->stats, 0, sizeof(TableStats));
 		last->is_gone = false;
+		last->is_unlocked = false;
 		last->is_new = rel->rd_createSubid != InvalidSubTransactionId;
 		some_are_new |= last->is_new;
 	}
@@ -180,13 +186,27 @@ void
 zheap_stat_flush(void)
 {
 	if (counted != NULL && counted->members > 0)
-		hand_on();
+		hand_on(true);
 }
 
 /* ----------------------------------------------------------------
  *	end of transactions
  * ----------------------------------------------------------------
  */
+
+/* Nothing that was counted is locked any more; throws nothing. */
+static void
+note_unlocked(void)
+{
+	pending_iterator i;
+	Pending    *entry;
+
+	if (counted == NULL)
+		return;
+	pending_start_iterate(counted, &i);
+	while ((entry = pending_iterate(counted, &i)) != NULL)
+		entry->is_unlocked = true;
+}
 
 /* Tables made by what is rolled back are gone; throws nothing. */
 static void
@@ -262,6 +282,7 @@ stat_xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_PARALLEL_ABORT:
 			end_dropped(false);
 			forget_new();
+			note_unlocked();
 			break;
 		default:
 			break;
