@@ -173,13 +173,16 @@ def remove_future_two_phase(cluster):
     assertion of its own in doing it.  Redo makes them anew."""
     folder = os.path.join(cluster.data, "pg_twophase")
     names = [n for n in os.listdir(folder) if len(n) == 16]  # of 17 and later
-    if not names:
+    label = os.path.join(cluster.data, "backup_label")
+    if not names or not os.path.exists(label):  # pg_rewind had nothing to do
         return
-    with open(os.path.join(cluster.data, "backup_label")) as f:
+    with open(label) as f:
         label = f.read()
+    # a rewound folder's label says the timeline in the file's name alone
+    timeline, = re.search(r"\(file ([0-9A-F]{8})", label).groups()
     record = cluster.tool(
         "pg_waldump", "-p", os.path.join(cluster.data, "pg_wal"), "-n", "1",
-        "-t", re.search(r"START TIMELINE: (\d+)", label).group(1),
+        "-t", str(int(timeline, 16)),
         "-s", re.search(r"CHECKPOINT LOCATION: (\S+)", label).group(1))
     epoch, xid = re.search(r"; xid (\d+):(\d+);", record).groups()
     for name in names:
