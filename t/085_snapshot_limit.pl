@@ -12,7 +12,7 @@ use ZheapTest;
 
 my $node = zheap_node('snapshotlimit', conf => q{
 autovacuum = off
-});
+}, allows_streaming => 1);
 $node->start;
 sub one { my ($query) = @_; return $node->safe_psql('postgres', $query) }
 sub wait_for { my ($query, $what) = @_; return ok($node->poll_query_until('postgres', $query), $what) }
@@ -142,6 +142,22 @@ for my $how ('REPEATABLE READ', 'READ COMMITTED', 'SERIALIZABLE')
 	like(slurp_file($node->logfile), qr/LOG:  snapshot of process $pid keeps \d+ kB of undo, more than the 1024 kB.*LOG:  terminating process $pid, which is idle in a transaction/s, 'and the log says why');
 	undo_quiet($node, 'after the idle one');
 }
+finish_session($s);
+
+# --- what a standby kept that is gone
+no_limit();
+my $standby = zheap_standby($node, feedback => 1);
+my $far = session($standby);
+ask($far, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM a');
+wait_for('SELECT backend_xmin IS NOT NULL FROM pg_stat_replication', 'feedback');
+$standby->stop('immediate');
+finish_session($far);
+wait_for('SELECT count(*) = 0 FROM pg_stat_replication', 'the standby is gone');
+($s, $pid) = reader('REPEATABLE READ');
+one($churn) for 1 .. 8;
+limit();
+wait_for("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid", 'it keeps nothing any more: the reader goes');
+undo_quiet($node, 'after the standby');
 finish_session($s);
 
 # --- the fault of others

@@ -25,6 +25,7 @@
 #include "storage/bufmgr.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
+#include "storage/procarray.h"
 #include "storage/spin.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -132,13 +133,15 @@ add_holder(List **list, UndoHolderKind kind, int pid, const char *name,
 /*
  * Running transactions and snapshots of processes.  Those that core's
  * horizons leave out are left out here; so is the launcher, whose xmin stands
- * for a pending rollback.
+ * for a pending rollback.  A walsender that is gone leaves its xmin in its
+ * PGPROC, until another process takes that.
  */
 static void
 add_backends(List **list)
 {
 	int			n = ProcGlobal->allProcCount;
 	UndoHolder *found = palloc0(sizeof(UndoHolder) * n);
+	PGPROC	  **procs = palloc(sizeof(PGPROC *) * n);
 	int			nfound = 0;
 
 	LWLockAcquire(ProcArrayLock, LW_SHARED);
@@ -163,18 +166,22 @@ add_backends(List **list)
 			UNDO_HOLDER_STANDBY : UNDO_HOLDER_BACKEND;
 		found[nfound].is_writer = xid == proc->xid;
 		found[nfound].oldest = xid;
-		found[nfound++].pid = proc->pid;
+		found[nfound].pid = proc->pid;
+		procs[nfound++] = proc;
 	}
 	LWLockRelease(ProcArrayLock);
 
 	for (int i = 0; i < nfound; i++)
 	{
-		UndoHolder *holder =
-			add_holder(list, found[i].kind, found[i].pid, NULL,
-					   undo_log_fxid_from_xid(XidFromFxid(found[i].oldest)));
+		UndoHolder *holder;
 
+		if (BackendPidGetProc(found[i].pid) != procs[i])
+			continue;
+		holder = add_holder(list, found[i].kind, found[i].pid, NULL,
+							undo_log_fxid_from_xid(XidFromFxid(found[i].oldest)));
 		holder->is_writer = found[i].is_writer;
 	}
+	pfree(procs);
 	pfree(found);
 }
 

@@ -200,11 +200,9 @@ find_candidates(Candidate *list, Fxid *others)
 			proc->pid == UndoShmem->launcher_pid ||
 			(proc->statusFlags & (PROC_IN_VACUUM | PROC_IN_LOGICAL_DECODING)))
 			continue;
-		if (proc->statusFlags & PROC_AFFECTS_ALL_HORIZONS)
-			oldest = TransactionIdPrecedes(xmin, oldest) ? xmin : oldest;
 		/* a parallel worker has its leader's */
-		else if (i < MaxBackends && (proc->lockGroupLeader == NULL ||
-									 proc->lockGroupLeader == proc))
+		if (i < MaxBackends && (proc->lockGroupLeader == NULL ||
+								proc->lockGroupLeader == proc))
 		{
 			list[n].place = i;
 			list[n].pid = proc->pid;
@@ -237,8 +235,9 @@ client_status(int pid)
 }
 
 /*
- * Who is no client (a walsender that copies a table, an autovacuum worker, a
- * subscription's worker) isn't asked: what it keeps, others don't.
+ * Who is no client (a walsender with a standby's xmin or one that copies a
+ * table, an autovacuum worker, a subscription's worker) isn't asked: what it
+ * keeps, others don't.  A walsender that is gone leaves its xmin in its PGPROC.
  */
 static int
 remove_others(Candidate *list, int n, Fxid *others)
@@ -250,7 +249,8 @@ remove_others(Candidate *list, int n, Fxid *others)
 	{
 		if (client_status(list[i].pid) != NULL)
 			list[clients++] = list[i];
-		else
+		else if (BackendPidGetProc(list[i].pid) ==
+				 &ProcGlobal->allProcs[list[i].place])
 			*others = Min(*others, undo_log_fxid_from_xid(list[i].xmin));
 	}
 	return clients;
