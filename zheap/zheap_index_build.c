@@ -16,7 +16,9 @@
  */
 #include "postgres.h"
 
+#include "access/detoast.h"
 #include "access/genam.h"
+#include "access/sysattr.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/index.h"
@@ -24,6 +26,7 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
+#include "optimizer/optimizer.h"
 #include "pgstat.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
@@ -31,8 +34,10 @@
 #include "utils/snapmgr.h"
 #include "utils/tuplesort.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/read/zheap_scan.h"
+#include "zheap/write/zheap_chunk.h"
 #include "zheap/zheap.h"
 
 typedef struct Build
@@ -50,13 +55,15 @@ typedef struct Build
 	ExprContext *econtext;
 	ExprState  *predicate;
 	TupleTableSlot *slot;
+	TupleTableSlot *ended_slot; /* with large values fetched */
+	Bitmapset  *columns;		/* that the index looks at, see looks_at() */
 	Datum		values[INDEX_MAX_KEYS];
 	bool		isnull[INDEX_MAX_KEYS];
 
 	double		reltuples;
 
 	/* rows of the page, beside scan->row */
-	bool		alive[MaxHeapTuplesPerPage];
+	Fxid		ended_by[MaxHeapTuplesPerPage]; /* of those not alive */
 	bool		counted[MaxHeapTuplesPerPage];
 	Fxid		wait_for;		/* must end before the page can be judged */
 	OffsetNumber wait_off;
@@ -76,16 +83,53 @@ build_start(Build *build, Relation rel, Relation index, IndexInfo *info)
 	build->slot = table_slot_create(rel, NULL);
 	build->econtext->ecxt_scantuple = build->slot;
 	build->predicate = ExecPrepareQual(info->ii_Predicate, build->estate);
+
+	build->ended_slot = MakeSingleTupleTableSlot(RelationGetDescr(rel),
+												 &TTSOpsVirtual);
+	build->columns = NULL;
+	for (int i = 0; i < info->ii_NumIndexAttrs; i++)
+	{
+		AttrNumber	attno = info->ii_IndexAttrNumbers[i];
+
+		if (attno != 0)
+			build->columns = bms_add_member(build->columns,
+											attno -
+											FirstLowInvalidHeapAttributeNumber);
+	}
+	pull_varattnos((Node *) info->ii_Expressions, 1, &build->columns);
+	pull_varattnos((Node *) info->ii_Predicate, 1, &build->columns);
 }
 
 static void
 build_end(Build *build)
 {
+	ExecDropSingleTupleTableSlot(build->ended_slot);
 	ExecDropSingleTupleTableSlot(build->slot);
+	bms_free(build->columns);
 	FreeExecutorState(build->estate);
 	/* these pointed into the executor state */
 	build->info->ii_ExpressionsState = NIL;
 	build->info->ii_PredicateState = NULL;
+}
+
+/* does the index look at a column of the table */
+static bool
+looks_at(Build *build, AttrNumber attno)
+{
+	return bms_is_member(attno - FirstLowInvalidHeapAttributeNumber,
+						 build->columns) ||
+		bms_is_member(-FirstLowInvalidHeapAttributeNumber, build->columns);
+}
+
+static bool
+build_form_datum_of(Build *build, TupleTableSlot *slot)
+{
+	if (build->predicate != NULL &&
+		!ExecQual(build->predicate, build->econtext))
+		return false;
+	FormIndexDatum(build->info, slot, build->estate, build->values,
+				   build->isnull);
+	return true;
 }
 
 /* index columns of the row in the tuple slot; false: not for this index */
@@ -93,12 +137,53 @@ static bool
 build_form_datum(Build *build)
 {
 	MemoryContextReset(build->econtext->ecxt_per_tuple_memory);
-	if (build->predicate != NULL &&
-		!ExecQual(build->predicate, build->econtext))
-		return false;
-	FormIndexDatum(build->info, build->slot, build->estate, build->values,
-				   build->isnull);
-	return true;
+	return build_form_datum_of(build, build->slot);
+}
+
+/*
+ * The same for a version that was replaced or deleted.  The snapshots that may
+ * see it can have gone since it was judged, and its large values with them:
+ * then it needs no entry.  So those that the index looks at are fetched first.
+ */
+static bool
+build_form_ended_datum(Build *build, Fxid ended_by)
+{
+	TupleTableSlot *from = build->slot;
+	TupleTableSlot *to = build->ended_slot;
+	TupleDesc	desc = from->tts_tupleDescriptor;
+	MemoryContext old;
+	bool		belongs;
+
+	MemoryContextReset(build->econtext->ecxt_per_tuple_memory);
+	old = MemoryContextSwitchTo(build->econtext->ecxt_per_tuple_memory);
+	ExecClearTuple(to);
+	slot_getallattrs(from);
+	for (int i = 0; i < desc->natts; i++)
+	{
+		struct varlena *value =
+			(struct varlena *) DatumGetPointer(from->tts_values[i]);
+
+		to->tts_values[i] = from->tts_values[i];
+		to->tts_isnull[i] = from->tts_isnull[i];
+		if (from->tts_isnull[i] || TupleDescAttr(desc, i)->attlen != -1 ||
+			!VARATT_IS_EXTERNAL_ONDISK(value) || !looks_at(build, i + 1))
+			continue;
+		UNDO_ERROR_POINT("index-version-judged");
+		value = zheap_chunk_fetch_ended(value, ended_by);
+		if (value == NULL)
+		{
+			MemoryContextSwitchTo(old);
+			return false;
+		}
+		to->tts_values[i] = PointerGetDatum(value);
+	}
+	ExecStoreVirtualTuple(to);
+	MemoryContextSwitchTo(old);
+
+	build->econtext->ecxt_scantuple = to;
+	belongs = build_form_datum_of(build, to);
+	build->econtext->ecxt_scantuple = from;
+	return belongs;
 }
 
 /* ----------------------------------------------------------------
@@ -111,6 +196,7 @@ typedef struct OlderImage
 {
 	OffsetNumber off;
 	uint16		len;
+	Fxid		ended_by;		/* replaced by this transaction */
 	char		data[FLEXIBLE_ARRAY_MEMBER];
 } OlderImage;
 
@@ -122,12 +208,14 @@ is_recent(Build *build, Fxid writer, const UndoHorizons *hz)
 }
 
 static void
-keep_older_image(Build *build, OffsetNumber off, const char *image, uint16 len)
+keep_older_image(Build *build, OffsetNumber off, Fxid ended_by,
+				 const char *image, uint16 len)
 {
 	OlderImage *older = palloc(offsetof(OlderImage, data) + len);
 
 	older->off = off;
 	older->len = len;
+	older->ended_by = ended_by;
 	memcpy(older->data, image, len);
 	build->older = lappend(build->older, older);
 }
@@ -145,7 +233,7 @@ collect_older_images(Build *build, ZReadContext *cx, Buffer buffer, Page page,
 {
 	char	   *image = palloc(BLCKSZ);
 	uint16		len = 0;
-	bool		older = false;	/* the image isn't the one on the page */
+	Fxid		ended_by = InvalidFxid; /* of an image in undo */
 	ZWalk		walk;
 	ZWalkState	state;
 
@@ -155,9 +243,11 @@ collect_older_images(Build *build, ZReadContext *cx, Buffer buffer, Page page,
 	while (state == ZWALK_OWNED)
 	{
 		ZXactStatus status = zheap_walk_status(&walk, buffer);
+		Fxid		newer;
 
 		if (status == ZXACT_ALL_VISIBLE ||
-			(status == ZXACT_COMMITTED && !is_recent(build, walk.fxid, &cx->hz)))
+			(status == ZXACT_COMMITTED &&
+			 !is_recent(build, walk.fxid, &cx->hz)))
 			break;
 		switch (zheap_walk_find(&walk, status == ZXACT_ABORTED))
 		{
@@ -169,16 +259,18 @@ collect_older_images(Build *build, ZReadContext *cx, Buffer buffer, Page page,
 				state = ZWALK_SETTLED;
 				continue;
 		}
-		if (older && status != ZXACT_ABORTED)
-			keep_older_image(build, off, image, len);
-		older = false;
+		if (ended_by != InvalidFxid && status != ZXACT_ABORTED)
+			keep_older_image(build, off, ended_by, image, len);
+		ended_by = InvalidFxid;
 		if (ZUndoIsInsert(&walk.undo))
 			break;
+		newer = walk.fxid;
 		state = zheap_walk_step_back(&walk);
-		older = state != ZWALK_NONE;
+		if (state != ZWALK_NONE)
+			ended_by = newer;
 	}
-	if (older)
-		keep_older_image(build, off, image, len);
+	if (ended_by != InvalidFxid)
+		keep_older_image(build, off, ended_by, image, len);
 	zheap_walk_forget_missing(&walk);
 	pfree(image);
 }
@@ -237,7 +329,7 @@ judge_row(Build *build, ZReadContext *cx, Buffer buffer, Page page,
 
 	i = scan->nrows;
 	zheap_scan_add_row(scan, off, v);
-	build->alive[i] = !v->ended;
+	build->ended_by[i] = v->ended ? v->writer : InvalidFxid;
 
 	/* count as ANALYZE does, but for rows in progress that were asked for */
 	if (v->ended)
@@ -304,9 +396,9 @@ index_older_images(Build *build, IndexBuildCallback callback,
 		CHECK_FOR_INTERRUPTS();
 		ItemPointerSet(&tid, build->scan->block, older->off);
 		zheap_tuple_slot_store(build->slot, RelationGetRelid(build->rel), &tid,
-						 older->data, older->len, InvalidFxid,
-						 FirstCommandId);
-		if (build_form_datum(build))
+							   older->data, older->len, InvalidFxid,
+							   FirstCommandId);
+		if (build_form_ended_datum(build, older->ended_by))
 			callback(build->index, &tid, build->values, build->isnull, false,
 					 callback_state);
 	}
@@ -342,13 +434,17 @@ build_from_newest(Build *build, IndexBuildCallback callback,
 
 		for (int i = 0; i < scan->nrows; i++)
 		{
+			bool		alive;
+
 			CHECK_FOR_INTERRUPTS();
 			if (build->counted[i])
 				build->reltuples += 1;
 			zheap_scan_store_row(scan, i, build->slot);
-			if (build_form_datum(build))
+			alive = build->ended_by[i] == InvalidFxid;
+			if (alive ? build_form_datum(build) :
+				build_form_ended_datum(build, build->ended_by[i]))
 				callback(build->index, &build->slot->tts_tid, build->values,
-						 build->isnull, build->alive[i], callback_state);
+						 build->isnull, alive, callback_state);
 		}
 		index_older_images(build, callback, callback_state);
 	}

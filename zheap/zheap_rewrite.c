@@ -50,6 +50,7 @@
 #include "utils/snapmgr.h"
 #include "utils/tuplesort.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/write/zheap_chunk.h"
 #include "zheap/zheap.h"
@@ -81,6 +82,13 @@ typedef struct RecentRow
 	uint16		len;
 	char		image[FLEXIBLE_ARRAY_MEMBER];
 } RecentRow;
+
+/* a large value of some version of a row */
+typedef struct External
+{
+	Fxid		ended_by;		/* of the newest version that has it, or none */
+	char		pointer[TOAST_POINTER_SIZE];
+} External;
 
 /* where rows went that had come by a move */
 typedef struct ArrivedRow
@@ -120,7 +128,7 @@ typedef struct Rewrite
 	uint16		len;
 	char		image[BLCKSZ];
 	RecentRow  *recent;			/* of a ROW_RECENT; in row_context */
-	List	   *externals;		/* its versions' toast pointers, each once */
+	List	   *externals;		/* its versions' Externals, each once */
 	MemoryContext row_context;
 
 	/* settled rows that are going to be written together */
@@ -320,9 +328,12 @@ find_recent_writer(Rewrite *rw, ZWalkState state)
 	return false;
 }
 
-/* note what a version that somebody may see needs besides undo */
+/*
+ * Note what a version that somebody may see needs besides undo.  ended_by:
+ * which transaction replaced or deleted it, or none.
+ */
 static void
-note_version(Rewrite *rw, RecentRow *row)
+note_version(Rewrite *rw, RecentRow *row, Fxid ended_by)
 {
 	ZTupleHeader header;
 	int			natts;
@@ -346,15 +357,18 @@ note_version(Rewrite *rw, RecentRow *row)
 			continue;
 		foreach(lc, rw->externals)
 		{
-			if (memcmp(lfirst(lc), value, TOAST_POINTER_SIZE) == 0)
+			External   *external = lfirst(lc);
+
+			if (memcmp(external->pointer, value, TOAST_POINTER_SIZE) == 0)
 				known = true;
 		}
 		if (!known)
 		{
-			void	   *copy = palloc(TOAST_POINTER_SIZE);
+			External   *external = palloc(sizeof(External));
 
-			memcpy(copy, value, TOAST_POINTER_SIZE);
-			rw->externals = lappend(rw->externals, copy);
+			external->ended_by = ended_by;
+			memcpy(external->pointer, value, TOAST_POINTER_SIZE);
+			rw->externals = lappend(rw->externals, external);
 		}
 	}
 }
@@ -365,7 +379,10 @@ collect_history(Rewrite *rw)
 {
 	ZWalk	   *walk = &rw->walk;
 	RecentRow  *row = palloc(offsetof(RecentRow, image) + rw->len);
+	Fxid		ended_by = InvalidFxid;
 
+	if (ZHeaderIsEnded(&walk->hdr))
+		ended_by = walk->fxid;
 	row->header = walk->hdr;
 	row->link_fxid = walk->fxid;
 	row->link_urp = walk->urp;
@@ -386,16 +403,17 @@ collect_history(Rewrite *rw)
 		ZWalkState	state;
 
 		CHECK_FOR_INTERRUPTS();
-		note_version(rw, row);
+		note_version(rw, row, ended_by);
 		if (ZUndoIsInsert(&walk->undo))
 		{
 			row->from = walk->undo.tid;
 			break;
 		}
+		ended_by = walk->fxid;
 		state = zheap_walk_step_back(walk);
 		if (!find_recent_writer(rw, state))
 		{
-			note_version(rw, row);
+			note_version(rw, row, ended_by);
 			break;
 		}
 	}
@@ -457,17 +475,20 @@ write_settled(Rewrite *rw, ZTuple *tuple)
 }
 
 /*
- * Values that only versions in undo refer to.  Those that the row itself keeps
- * are found saved when it is formed.
+ * Save the values of all versions of a recent row.  Those that the row itself
+ * keeps are found saved when it is formed.  The snapshots for which a version
+ * is kept may have gone since it was judged, and its values with them.  False:
+ * so has the row itself, which had ended.
  */
-static void
-save_externals(Rewrite *rw)
+static bool
+save_externals(Rewrite *rw, const RecentRow *row)
 {
 	ListCell   *lc;
 
 	foreach(lc, rw->externals)
 	{
-		struct varlena *pointer = lfirst(lc);
+		External   *external = lfirst(lc);
+		struct varlena *pointer = (struct varlena *) external->pointer;
 		struct varatt_external ext;
 		struct varlena *value;
 
@@ -478,19 +499,50 @@ save_externals(Rewrite *rw)
 					 errmsg("row of relation \"%s\" has a value in toast table %u instead of %u",
 							RelationGetRelationName(rw->oldrel),
 							ext.va_toastrelid, rw->newrel->rd_toastoid)));
-		value = detoast_external_attr(pointer);
-		(void) zheap_chunk_save(rw->newrel, PointerGetDatum(value), pointer,
-								REWRITE_OPTIONS);
-		pfree(value);
+		if (external->ended_by == InvalidFxid)
+			value = detoast_external_attr(pointer);
+		else
+			value = zheap_chunk_fetch_ended(pointer, external->ended_by);
+		if (value != NULL)
+		{
+			(void) zheap_chunk_save(rw->newrel, PointerGetDatum(value),
+									pointer, REWRITE_OPTIONS);
+			pfree(value);
+		}
+		else if (ZHeaderIsEnded(&row->header) &&
+				 external->ended_by == row->link_fxid)
+			return false;
 	}
-	rw->externals = NIL;
+	return true;
+}
+
+/*
+ * A recent row as it goes to the new file.  If it has ended, the pointers to
+ * its large values stay as they are: the values have been saved, and may be
+ * gone from the old toast table.
+ */
+static ZTuple *
+form_recent_row(Rewrite *rw, const RecentRow *row)
+{
+	ZFormPlan	plan;
+
+	if (!ZHeaderIsEnded(&row->header) ||
+		(row->header.natts_flags1 & ZH_HASEXTERNAL) == 0)
+		return form_row(rw, row->image, row->len);
+
+	deform_row(rw, row->image, row->len);
+	zheap_tuple_plan(rw->desc, rw->values, rw->isnull, &plan);
+	/* defaults of added columns may have made it too long */
+	if (plan.len > Max(ZHEAP_TOAST_THRESHOLD, row->len))
+		return form_row(rw, row->image, row->len);
+	return zheap_tuple_form_planned(rw->desc, rw->values, rw->isnull, &plan);
 }
 
 /* copy a recent row; next is its new successor, or invalid */
 static void
 write_recent(Rewrite *rw, const RecentRow *row, ItemPointer next)
 {
-	ZTuple	   *tuple = form_row(rw, row->image, row->len);
+	ZTuple	   *tuple = form_recent_row(rw, row);
 	uint16		ended = row->header.flags2 & ZH_END_MASK;
 	ItemPointerData tid;
 	ZUndo		u;
@@ -556,6 +608,15 @@ write_recent(Rewrite *rw, const RecentRow *row, ItemPointer next)
 	}
 }
 
+/* an ended row was counted that nobody needs any more */
+static void
+found_dead(Rewrite *rw)
+{
+	rw->num_tuples -= 1;
+	rw->recently_dead -= 1;
+	rw->vacuumed += 1;
+}
+
 /* a recent row: now, or at the end if it moved */
 static void
 copy_recent(Rewrite *rw)
@@ -565,7 +626,12 @@ copy_recent(Rewrite *rw)
 
 	/* no undo page stays pinned where one is reserved (U16) */
 	undo_record_reader_close(&rw->reader);
-	save_externals(rw);
+	UNDO_ERROR_POINT("rewrite-row-judged");
+	if (!save_externals(rw, row))
+	{
+		found_dead(rw);
+		return;
+	}
 	ItemPointerSetInvalid(&none);
 	if (!ItemPointerIsValid(&row->next))
 		write_recent(rw, row, &none);
@@ -591,6 +657,8 @@ write_moved(Rewrite *rw)
 {
 	bool		force = false;
 
+	undo_record_reader_close(&rw->reader);
+	UNDO_ERROR_POINT("rewrite-moved-rows");
 	while (rw->moved != NIL)
 	{
 		List	   *rest = NIL;
@@ -666,6 +734,35 @@ copy_row(Rewrite *rw, RowClass class)
 }
 
 /*
+ * A recent row's values into rw->values.  The sort may look at large ones of an
+ * ended row when they are gone, so they are fetched.  False: some are gone
+ * already, the row is dead.
+ */
+static bool
+deform_recent_row(Rewrite *rw)
+{
+	RecentRow  *row = rw->recent;
+
+	deform_row(rw, row->image, row->len);
+	for (int i = 0; ZHeaderIsEnded(&row->header) && i < rw->desc->natts; i++)
+	{
+		struct varlena *value =
+			(struct varlena *) DatumGetPointer(rw->values[i]);
+
+		if (rw->isnull[i] || TupleDescAttr(rw->desc, i)->attlen != -1 ||
+			!VARATT_IS_EXTERNAL_ONDISK(value))
+			continue;
+		undo_record_reader_close(&rw->reader);
+		UNDO_ERROR_POINT("rewrite-sort-judged");
+		value = zheap_chunk_fetch_ended(value, row->link_fxid);
+		if (value == NULL)
+			return false;
+		rw->values[i] = PointerGetDatum(value);
+	}
+	return true;
+}
+
+/*
  * To the sort.  What the row is doesn't change before it comes back; a recent
  * one, which is judged again then, has a t_ctid.
  */
@@ -676,10 +773,13 @@ sort_row(Rewrite *rw, RowClass class, Tuplesortstate *sort, OffsetNumber off)
 
 	if (class != ROW_SETTLED && class != ROW_RECENT)
 		return;
-	if (class == ROW_RECENT)
-		deform_row(rw, rw->recent->image, rw->recent->len);
-	else
+	if (class == ROW_SETTLED)
 		deform_row(rw, rw->image, rw->len);
+	else if (!deform_recent_row(rw))
+	{
+		found_dead(rw);
+		return;
+	}
 	tuple = heap_form_tuple(rw->desc, rw->values, rw->isnull);
 	ItemPointerSet(&tuple->t_self, rw->block, off);
 	ItemPointerSetInvalid(&tuple->t_data->t_ctid);

@@ -37,12 +37,14 @@
 #include "storage/bufmgr.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
+#include "storage/procarray.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "undo/undo.h"
 #include "zheap/format/zheap_page.h"
 #include "zheap/write/zheap_chunk.h"
 
@@ -473,24 +475,14 @@ zheap_chunk_delete(Relation rel, Datum value, bool speculative)
  * ----------------------------------------------------------------
  */
 
-/* the chunk's bytes; ERROR if its number or length isn't the one expected */
+/* the bytes of a chunk; ERROR if their number isn't the one expected */
 static const char *
-chunk_bytes(Chunks *chunks, TupleTableSlot *slot, Oid valueid, int32 expected,
+chunk_bytes(Chunks *chunks, TupleTableSlot *slot, Oid valueid, int32 seq,
 			int32 expected_len)
 {
-	struct varlena *chunk;
-	int32		seq;
-
-	slot_getallattrs(slot);
-	seq = DatumGetInt32(slot->tts_values[CHUNK_SEQ - 1]);
-	chunk =
+	struct varlena *chunk =
 		(struct varlena *) DatumGetPointer(slot->tts_values[CHUNK_DATA - 1]);
-	if (seq != expected)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg_internal("unexpected chunk number %d (expected %d) for toast value %u in %s",
-								 seq, expected, valueid,
-								 RelationGetRelationName(chunks->rel))));
+
 	if (VARATT_IS_COMPRESSED(chunk) || VARATT_IS_EXTERNAL(chunk) ||
 		VARSIZE_ANY_EXHDR(chunk) != expected_len)
 		ereport(ERROR,
@@ -501,25 +493,22 @@ chunk_bytes(Chunks *chunks, TupleTableSlot *slot, Oid valueid, int32 expected,
 	return VARDATA_ANY(chunk);
 }
 
-void
-zheap_chunk_fetch(Relation toastrel, Oid valueid, int32 attrsize,
-				  int32 sliceoffset, int32 slicelength,
-				  struct varlena *result)
+/*
+ * Fetch a slice of a value.  False, or ERROR unless missing_ok: some chunk
+ * isn't there.
+ */
+static bool
+fetch_slice(Relation toastrel, Oid valueid, int32 attrsize, int32 sliceoffset,
+			int32 slicelength, struct varlena *result, bool missing_ok)
 {
 	int32		total = (attrsize - 1) / TOAST_MAX_CHUNK_SIZE + 1;
 	int32		end = sliceoffset + slicelength;
 	int32		first = sliceoffset / TOAST_MAX_CHUNK_SIZE;
 	int32		last = (end - 1) / TOAST_MAX_CHUNK_SIZE;
 	int32		next = first;
+	bool		complete;
 	Chunks		chunks;
 	ChunkScan	cs;
-
-	if (zheap_chunk_is_heap(toastrel))
-	{
-		table_relation_fetch_toast_slice(toastrel, valueid, attrsize,
-										 sliceoffset, slicelength, result);
-		return;
-	}
 
 	/* the caller must have a snapshot, which keeps the value */
 	open_indexes(&chunks, toastrel, AccessShareLock);
@@ -529,21 +518,34 @@ zheap_chunk_fetch(Relation toastrel, Oid valueid, int32 attrsize,
 	{
 		int32		at = next * TOAST_MAX_CHUNK_SIZE;
 		int32		len = Min(attrsize - at, TOAST_MAX_CHUNK_SIZE);
-		const char *bytes = chunk_bytes(&chunks, cs.slot, valueid, next, len);
 		int32		from = Max(sliceoffset, at);
 		int32		to = Min(end, at + len);
+		int32		seq;
+		const char *bytes;
 
+		slot_getallattrs(cs.slot);
+		seq = DatumGetInt32(cs.slot->tts_values[CHUNK_SEQ - 1]);
+		if (seq > next && missing_ok)
+			break;
+		if (seq != next)
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg_internal("unexpected chunk number %d (expected %d) for toast value %u in %s",
+									 seq, next, valueid,
+									 RelationGetRelationName(toastrel))));
 		if (next > last)
 			ereport(ERROR,
 					(errcode(ERRCODE_DATA_CORRUPTED),
 					 errmsg_internal("unexpected chunk number %d (out of range %d..%d) for toast value %u in %s",
 									 next, first, last, valueid,
 									 RelationGetRelationName(toastrel))));
+		bytes = chunk_bytes(&chunks, cs.slot, valueid, next, len);
 		memcpy(VARDATA(result) + (from - sliceoffset), bytes + (from - at),
 			   to - from);
 		next++;
 	}
-	if (next <= last)
+	complete = next > last;
+	if (!complete && !missing_ok)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg_internal("missing chunk number %d for toast value %u in %s",
@@ -551,6 +553,61 @@ zheap_chunk_fetch(Relation toastrel, Oid valueid, int32 attrsize,
 								 RelationGetRelationName(toastrel))));
 	scan_end(&cs);
 	close_indexes(&chunks);
+	return complete;
+}
+
+void
+zheap_chunk_fetch(Relation toastrel, Oid valueid, int32 attrsize,
+				  int32 sliceoffset, int32 slicelength,
+				  struct varlena *result)
+{
+	if (zheap_chunk_is_heap(toastrel))
+		table_relation_fetch_toast_slice(toastrel, valueid, attrsize,
+										 sliceoffset, slicelength, result);
+	else
+		(void) fetch_slice(toastrel, valueid, attrsize, sliceoffset,
+						   slicelength, result, false);
+}
+
+/* is what the transaction has ended of no use to any snapshot by now */
+static bool
+is_ended_for_all(Relation toastrel, Fxid ended_by)
+{
+	TransactionId oldest = GetOldestNonRemovableTransactionId(toastrel);
+
+	return ended_by < undo_log_fxid_from_xid(oldest);
+}
+
+struct varlena *
+zheap_chunk_fetch_ended(struct varlena *value, Fxid ended_by)
+{
+	struct varatt_external pointer;
+	struct varlena *result = NULL;
+	Relation	toastrel;
+	int32		size;
+	bool		found = false;
+	bool		gone = false;
+
+	Assert(ended_by != InvalidFxid);
+	VARATT_EXTERNAL_GET_POINTER(pointer, value);
+	size = VARATT_EXTERNAL_GET_EXTSIZE(pointer);
+	toastrel = table_open(pointer.va_toastrelid, AccessShareLock);
+	if (size > 0 && !zheap_chunk_is_heap(toastrel))
+	{
+		result = palloc(size + VARHDRSZ);
+		if (VARATT_EXTERNAL_IS_COMPRESSED(pointer))
+			SET_VARSIZE_COMPRESSED(result, size + VARHDRSZ);
+		else
+			SET_VARSIZE(result, size + VARHDRSZ);
+		found = fetch_slice(toastrel, pointer.va_valueid, size, 0, size,
+							result, true);
+		gone = !found && is_ended_for_all(toastrel, ended_by);
+	}
+	table_close(toastrel, AccessShareLock);
+	if (found)
+		return result;
+	/* else let core say what is missing */
+	return gone ? NULL : detoast_external_attr(value);
 }
 
 /* ----------------------------------------------------------------

@@ -15,6 +15,8 @@
 
 #include "utils/relcache.h"
 
+#include "undo/undo_defs.h"
+
 /*
  * Save a flat value for a row of rel and return the pointer that the row gets.
  * old: the pointer by which the value was known before, or NULL; in a rewrite
@@ -35,6 +37,16 @@ extern void zheap_chunk_delete(Relation rel, Datum value, bool speculative);
 extern void zheap_chunk_fetch(Relation toastrel, Oid valueid, int32 attrsize,
 							  int32 sliceoffset, int32 slicelength,
 							  struct varlena *result);
+
+/*
+ * The value that a version of a row points to, as it is stored: not
+ * decompressed; palloc'd.  The version was ended by a transaction that
+ * committed.  The caller has found that some snapshot may see the version, but
+ * that snapshot can have gone since.  NULL: the value is gone because no other
+ * one needs it.
+ */
+extern struct varlena *zheap_chunk_fetch_ended(struct varlena *value,
+											   Fxid ended_by);
 
 /*
  * Is the toast table a heap, by its file, whatever the catalog says?  Then the
