@@ -104,6 +104,7 @@ OBJS = \
 	inspect/zheap_inspect.o \
 	inspect/zheap_monitor.o \
 	inspect/zheap_check_page.o \
+	inspect/zheap_check_toast.o \
 	inspect/zheap_check.o \
 	guard/zheap_guard.o \
 	guard/zheap_ddl.o \

@@ -2,7 +2,7 @@
  *
  * zheap_check.c
  *	  zheap_check(): verifies a table, the undo of its rows, its visibility
- *	  map, and its indexes both ways.
+ *	  map, its large values, and its indexes both ways.
  *
  * Indexes.  All TIDs of an index are sorted.  Then the table is read in TID
  * order by a snapshot taken before: each row that it sees and that belongs
@@ -67,6 +67,7 @@ typedef struct IndexPass
 	int			nindexes;
 	IndexCheck *indexes;
 	bool		entries_stay;	/* VACUUM is kept out */
+	ZToastCheck *toast;			/* NULL: no toast table */
 } IndexPass;
 
 #define END_OF_TIDS		PG_INT64_MAX
@@ -301,22 +302,6 @@ belongs(IndexPass *pass, IndexCheck *index)
 	return !isnull[0];
 }
 
-/* out-of-line values can be had in full */
-static void
-check_toast(ZCheck *check, void *arg)
-{
-	TupleTableSlot *slot = ((IndexPass *) arg)->slot;
-	TupleDesc	desc = slot->tts_tupleDescriptor;
-
-	slot_getallattrs(slot);
-	for (int i = 0; i < desc->natts; i++)
-	{
-		if (TupleDescAttr(desc, i)->attlen == -1 && !slot->tts_isnull[i] &&
-			VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(slot->tts_values[i])))
-			pfree(PG_DETOAST_DATUM_COPY(slot->tts_values[i]));
-	}
-}
-
 static void
 check_row_in_indexes(ZCheck *check, IndexPass *pass)
 {
@@ -341,8 +326,7 @@ check_row_in_indexes(ZCheck *check, IndexPass *pass)
 		if (index->tid == tid)
 			next_tid(index);
 	}
-	if (check->rel->rd_rel->reltoastrelid != InvalidOid)
-		(void) zheap_check_page_guard(check, check_toast, pass);
+	zheap_check_toast_row(check, pass->toast, pass->slot);
 	ResetPerTupleExprContext(pass->estate);
 }
 
@@ -427,6 +411,7 @@ check_indexes(ZCheck *check, LOCKMODE lockmode)
 	pass.estate = CreateExecutorState();
 	pass.econtext = GetPerTupleExprContext(pass.estate);
 	pass.slot = table_slot_create(check->rel, NULL);
+	pass.toast = zheap_check_toast_begin(check, pass.snapshot);
 	open_indexes(check, &pass);
 	for (int i = 0; i < pass.nindexes; i++)
 	{
@@ -436,7 +421,13 @@ check_indexes(ZCheck *check, LOCKMODE lockmode)
 		tuplesort_performsort(pass.indexes[i].tids);
 		next_tid(&pass.indexes[i]);
 	}
-	(void) zheap_check_page_guard(check, check_rows, &pass);
+	/* values of rows that couldn't be read would be missed */
+	if (zheap_check_page_guard(check, check_rows, &pass))
+	{
+		look_at_nothing(check);
+		zheap_check_toast_orphans(check, pass.toast);
+	}
+	zheap_check_toast_end(pass.toast);
 	close_indexes(&pass);
 	ExecDropSingleTupleTableSlot(pass.slot);
 	FreeExecutorState(pass.estate);

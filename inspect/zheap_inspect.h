@@ -11,9 +11,11 @@
 
 #include "postgres.h"
 
+#include "executor/tuptable.h"
 #include "fmgr.h"
 #include "storage/lockdefs.h"
 #include "utils/relcache.h"
+#include "utils/snapshot.h"
 
 #include "zheap/zheap.h"
 
@@ -26,6 +28,7 @@ extern void zheap_inspect_put_row(FunctionCallInfo fcinfo, Datum *values,
 
 /*
  * zheap_check_page.c: pages, xact slots, rows, undo chains, visibility map.
+ * zheap_check_toast.c: large values.
  * zheap_check.c: the SQL function, and indexes.
  */
 typedef struct ZCheck
@@ -68,5 +71,18 @@ extern bool zheap_check_page_guard(ZCheck *check, zheap_check_fn fn,
 								   void *arg);
 
 extern void zheap_check_pages(ZCheck *check);
+
+/*
+ * Large values (zheap_check_toast.c): each row that the snapshot sees is shown,
+ * then those that none of them points to are looked for.  NULL stands for a
+ * table without any.
+ */
+typedef struct ZToastCheck ZToastCheck;
+
+extern ZToastCheck *zheap_check_toast_begin(ZCheck *check, Snapshot snapshot);
+extern void zheap_check_toast_row(ZCheck *check, ZToastCheck *toast,
+								  TupleTableSlot *slot);
+extern void zheap_check_toast_orphans(ZCheck *check, ZToastCheck *toast);
+extern void zheap_check_toast_end(ZToastCheck *toast);
 
 #endif							/* ZHEAP_INSPECT_H */

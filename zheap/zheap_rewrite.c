@@ -138,6 +138,9 @@ typedef struct Rewrite
 	MemoryContext batch_context;
 	char	   *scratch;
 
+	/* identities of values that were saved, but no live row has */
+	List	   *deleted;
+
 	/* moves */
 	List	   *moved;			/* RecentRows whose copy waits for the end */
 	HTAB	   *arrived;
@@ -474,6 +477,112 @@ write_settled(Rewrite *rw, ZTuple *tuple)
 		write_batch(rw);
 }
 
+/* ----------------------------------------------------------------
+ *	large values
+ *
+ * What is saved for versions that have ended is deleted again at the end, so
+ * that it goes when no snapshot is older than the rewrite.  A value of an ended
+ * row that isn't deleted in the old toast table has gone on with the row when
+ * it moved, and is left to where it went.
+ * ----------------------------------------------------------------
+ */
+
+static void
+delete_at_end(Rewrite *rw, struct varlena *pointer)
+{
+	MemoryContext old = MemoryContextSwitchTo(rw->context);
+	struct varatt_external ext;
+
+	VARATT_EXTERNAL_GET_POINTER(ext, pointer);
+	rw->deleted = lappend_oid(rw->deleted, ext.va_valueid);
+	MemoryContextSwitchTo(old);
+}
+
+/* the next pointer to a large value in rw->values, from column *i on, or NULL */
+static struct varlena *
+next_external(Rewrite *rw, int *i)
+{
+	for (; *i < rw->desc->natts; (*i)++)
+	{
+		struct varlena *value =
+			(struct varlena *) DatumGetPointer(rw->values[*i]);
+
+		if (!rw->isnull[*i] && TupleDescAttr(rw->desc, *i)->attlen == -1 &&
+			VARATT_IS_EXTERNAL_ONDISK(value))
+		{
+			(*i)++;
+			return value;
+		}
+	}
+	return NULL;
+}
+
+/* values of a copy that won't be written; they were saved for it */
+static void
+delete_values_of_copy(Rewrite *rw, const ZTuple *tuple)
+{
+	struct varlena *value;
+	int			i = 0;
+
+	if (!zheap_tuple_has_external(tuple->data))
+		return;
+	zheap_tuple_deform(rw->desc, tuple->data, tuple->len, rw->values,
+					   rw->isnull);
+	while ((value = next_external(rw, &i)) != NULL)
+		delete_at_end(rw, value);
+}
+
+/* a row's copy is going to be written: which values does no live row have */
+static void
+delete_values_of_older(Rewrite *rw, const RecentRow *row, const ZTuple *tuple)
+{
+	bool		ended = ZHeaderIsEnded(&row->header);
+	bool		any = zheap_tuple_has_external(tuple->data);
+	struct varlena *value;
+	ListCell   *lc;
+	int			i = 0;
+
+	if (any)
+		zheap_tuple_deform(rw->desc, tuple->data, tuple->len, rw->values,
+						   rw->isnull);
+	if (ended)
+	{
+		while (any && (value = next_external(rw, &i)) != NULL)
+		{
+			if (zheap_chunk_is_deleted(value))
+				delete_at_end(rw, value);
+		}
+		return;
+	}
+	foreach(lc, rw->externals)
+	{
+		External   *external = lfirst(lc);
+		bool		kept = false;
+
+		i = 0;
+		while (any && (value = next_external(rw, &i)) != NULL)
+		{
+			if (memcmp(external->pointer, value, TOAST_POINTER_SIZE) == 0)
+				kept = true;
+		}
+		if (!kept)
+			delete_at_end(rw, (struct varlena *) external->pointer);
+	}
+}
+
+static void
+delete_saved(Rewrite *rw)
+{
+	if (rw->deleted == NIL)
+		return;
+	list_sort(rw->deleted, list_oid_cmp);
+	list_deduplicate_oid(rw->deleted);
+	/* chunks that this command has inserted can't be deleted by it */
+	CommandCounterIncrement();
+	zheap_chunk_delete_saved(rw->newrel, rw->deleted);
+	list_free(rw->deleted);
+}
+
 /*
  * Save the values of all versions of a recent row.  Those that the row itself
  * keeps are found saved when it is formed.  The snapshots for which a version
@@ -508,6 +617,9 @@ save_externals(Rewrite *rw, const RecentRow *row)
 			(void) zheap_chunk_save(rw->newrel, PointerGetDatum(value),
 									pointer, REWRITE_OPTIONS);
 			pfree(value);
+			if (ZHeaderIsEnded(&row->header) &&
+				zheap_chunk_is_deleted(pointer))
+				delete_at_end(rw, pointer);
 		}
 		else if (ZHeaderIsEnded(&row->header) &&
 				 external->ended_by == row->link_fxid)
@@ -584,6 +696,7 @@ write_recent(Rewrite *rw, const RecentRow *row, ItemPointer next)
 	if (u.diff.oldmid + u.missing_len > COPY_MAX_OLD_BYTES &&
 		row_is_complete(rw, row->image))
 	{
+		delete_values_of_copy(rw, tuple);
 		tuple = form_same_row(row->image, row->len);
 		zheap_undo_diff(&u.diff, row->image, row->len, tuple->data,
 						tuple->len);
@@ -596,6 +709,7 @@ write_recent(Rewrite *rw, const RecentRow *row, ItemPointer next)
 						RelationGetRelationName(rw->oldrel)),
 				 errhint("Try again when the transactions that may see older versions of the row have ended.")));
 
+	delete_values_of_older(rw, row, tuple);
 	zheap_insert_copied(rw->newrel, tuple, &u, ended, REWRITE_OPTIONS,
 						rw->bistate, &tid);
 
@@ -1038,6 +1152,7 @@ zheap_rewrite_copy(Relation oldrel, Relation newrel, Relation index,
 	error_context_stack = context.previous;
 	*xid_cutoff = cutoff_for_history(oldrel, *xid_cutoff);
 	*multi_cutoff = InvalidMultiXactId;
+	delete_saved(rw);
 	if (rw->toasts)
 		zheap_chunk_prepare_swap(oldrel->rd_rel->reltoastrelid,
 								 newrel->rd_rel->reltoastrelid);

@@ -198,14 +198,14 @@ scan_end(ChunkScan *cs)
 	ExecDropSingleTupleTableSlot(cs->slot);
 }
 
-/* is there a chunk of the value, be it one that only old snapshots need */
+/* does the snapshot see a chunk of the value */
 static bool
-value_exists(Chunks *chunks, Oid valueid)
+value_exists(Chunks *chunks, Snapshot snapshot, Oid valueid)
 {
 	ChunkScan	cs;
 	bool		found;
 
-	scan_begin(&cs, chunks, &any_chunk, valueid, 0, PG_INT32_MAX);
+	scan_begin(&cs, chunks, snapshot, valueid, 0, PG_INT32_MAX);
 	found = scan_next(&cs);
 	scan_end(&cs);
 	return found;
@@ -251,8 +251,8 @@ unused_identity(Chunks *chunks, Chunks *other)
 	{
 		CHECK_FOR_INTERRUPTS();
 		id = GetNewObjectId();
-	} while (value_exists(chunks, id) ||
-			 (other != NULL && value_exists(other, id)));
+	} while (value_exists(chunks, &any_chunk, id) ||
+			 (other != NULL && value_exists(other, &any_chunk, id)));
 	return id;
 }
 
@@ -283,7 +283,7 @@ choose_identity(Relation rel, Chunks *chunks,
 			pointer.va_rawsize == new->va_rawsize &&
 			pointer.va_extinfo == new->va_extinfo)
 		{
-			*saved = value_exists(chunks, pointer.va_valueid);
+			*saved = value_exists(chunks, &any_chunk, pointer.va_valueid);
 			return pointer.va_valueid;
 		}
 	}
@@ -443,13 +443,25 @@ delete_chunk(Chunks *chunks, TupleTableSlot *slot, Oid valueid,
 								 result)));
 }
 
+static void
+delete_value(Relation toastrel, Oid valueid, bool speculative)
+{
+	Chunks		chunks;
+	ChunkScan	cs;
+
+	open_indexes(&chunks, toastrel, RowExclusiveLock);
+	scan_begin(&cs, &chunks, &any_chunk, valueid, 0, PG_INT32_MAX);
+	while (scan_next(&cs))
+		delete_chunk(&chunks, cs.slot, valueid, speculative);
+	scan_end(&cs);
+	close_indexes(&chunks);
+}
+
 void
 zheap_chunk_delete(Relation rel, Datum value, bool speculative)
 {
 	struct varatt_external pointer;
 	Relation	toastrel;
-	Chunks		chunks;
-	ChunkScan	cs;
 
 	if (!VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(value)))
 		return;
@@ -458,14 +470,39 @@ zheap_chunk_delete(Relation rel, Datum value, bool speculative)
 	if (zheap_chunk_is_heap(toastrel))
 		toast_delete_datum(rel, value, speculative);
 	else
+		delete_value(toastrel, pointer.va_valueid, speculative);
+	table_close(toastrel, NoLock);
+}
+
+bool
+zheap_chunk_is_deleted(struct varlena *value)
+{
+	struct varatt_external pointer;
+	Relation	toastrel;
+	Chunks		chunks;
+	bool		found;
+
+	VARATT_EXTERNAL_GET_POINTER(pointer, value);
+	toastrel = table_open(pointer.va_toastrelid, AccessShareLock);
+	(void) zheap_chunk_is_heap(toastrel);
+	open_indexes(&chunks, toastrel, AccessShareLock);
+	found = value_exists(&chunks, SnapshotSelf, pointer.va_valueid);
+	close_indexes(&chunks);
+	table_close(toastrel, AccessShareLock);
+	return !found;
+}
+
+void
+zheap_chunk_delete_saved(Relation rel, const List *valueids)
+{
+	Relation	toastrel = table_open(rel->rd_rel->reltoastrelid,
+									  RowExclusiveLock);
+	ListCell   *lc;
+
+	foreach(lc, valueids)
 	{
-		open_indexes(&chunks, toastrel, RowExclusiveLock);
-		scan_begin(&cs, &chunks, &any_chunk, pointer.va_valueid, 0,
-				   PG_INT32_MAX);
-		while (scan_next(&cs))
-			delete_chunk(&chunks, cs.slot, pointer.va_valueid, speculative);
-		scan_end(&cs);
-		close_indexes(&chunks);
+		CHECK_FOR_INTERRUPTS();
+		delete_value(toastrel, lfirst_oid(lc), false);
 	}
 	table_close(toastrel, NoLock);
 }

@@ -13,6 +13,7 @@
 
 #include "postgres.h"
 
+#include "nodes/pg_list.h"
 #include "utils/relcache.h"
 
 #include "undo/undo_defs.h"
@@ -32,6 +33,14 @@ extern Datum zheap_chunk_save(Relation rel, Datum value, struct varlena *old,
  * command, and nobody may see the value again.  No buffer locks held.
  */
 extern void zheap_chunk_delete(Relation rel, Datum value, bool speculative);
+
+/*
+ * For a rewrite.  Has the value been deleted by what committed, or by mine?
+ * Delete values by their identities, which earlier commands have saved into the
+ * toast table of rel, which has a zheap one.
+ */
+extern bool zheap_chunk_is_deleted(struct varlena *value);
+extern void zheap_chunk_delete_saved(Relation rel, const List *valueids);
 
 /* See table_relation_fetch_toast_slice(). */
 extern void zheap_chunk_fetch(Relation toastrel, Oid valueid, int32 attrsize,
