@@ -297,13 +297,12 @@ choose_identity(Relation rel, Chunks *chunks,
 }
 
 /*
- * The index entries of a chunk.  The first one of a value proves that its
- * identity is unused; for the others nothing is to be found.  For these nbtree
- * is told that the value may have replaced another, so that it looks for dead
- * entries before it splits a page.
+ * The index entries of a chunk.  nbtree is told that the value may have
+ * replaced another, so that it looks for dead entries before it splits a page;
+ * it wouldn't if it had to look for duplicates, which is done below.
  */
 static void
-insert_entries(Chunks *chunks, TupleTableSlot *slot, bool first)
+insert_entries(Chunks *chunks, TupleTableSlot *slot)
 {
 	for (int i = 0; i < chunks->nindexes; i++)
 	{
@@ -312,11 +311,32 @@ insert_entries(Chunks *chunks, TupleTableSlot *slot, bool first)
 		if (!index->rd_index->indisready)
 			continue;
 		(void) index_insert(index, slot->tts_values, slot->tts_isnull,
-							&slot->tts_tid, chunks->rel,
-							first && index->rd_index->indisunique ?
-							UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
-							!first, NULL);
+							&slot->tts_tid, chunks->rel, UNIQUE_CHECK_NO,
+							true, NULL);
 	}
+}
+
+/*
+ * The first chunk of a value has its index entries: is it the only one with its
+ * identity?  If two values get one at the same time, the one that looks later
+ * finds the other's chunk.
+ */
+static void
+check_identity(Chunks *chunks, Oid id)
+{
+	ChunkScan	cs;
+	int			found = 0;
+
+	scan_begin(&cs, chunks, &any_chunk, id, 0, 0);
+	while (scan_next(&cs))
+		found++;
+	scan_end(&cs);
+	if (found != 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNIQUE_VIOLATION),
+				 errmsg_internal("%d first chunks of toast value %u in %s",
+								 found, id,
+								 RelationGetRelationName(chunks->rel))));
 }
 
 /* Fill a tuple slot with a chunk, whose bytes are copied to buf. */
@@ -366,7 +386,11 @@ insert_chunks(Chunks *chunks, Oid id, const char *data, int32 len, int options)
 		else
 			table_multi_insert(chunks->rel, slots, n, cid, options, NULL);
 		for (int i = 0; i < n; i++)
-			insert_entries(chunks, slots[i], first + i == 0);
+		{
+			insert_entries(chunks, slots[i]);
+			if (first + i == 0)
+				check_identity(chunks, id);
+		}
 	}
 
 	for (int i = 0; i < nslots; i++)
