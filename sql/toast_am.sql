@@ -52,6 +52,19 @@ FROM (VALUES ('value', 'UPDATE %s SET big = ta_val(10) WHERE id = 1 RETURNING bi
 	('conflict', 'INSERT INTO %s AS t VALUES (1, ta_val(11)) ON CONFLICT (id) DO UPDATE SET big = t.big || excluded.big RETURNING big'),
 	('cte', 'WITH u AS (UPDATE %s SET big = ta_val(10) WHERE id = 1 RETURNING big) SELECT big FROM u'),
 	('delete', 'DELETE FROM %s WHERE id = 1 RETURNING big')) v(what, change);
+-- read in the subtransaction: by an expression, as README says
+CREATE FUNCTION ta_read(t regclass) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE kept text;
+BEGIN
+	BEGIN
+		EXECUTE format('UPDATE %s SET big = ta_val(10) WHERE id = 1', t);
+		EXECUTE format('SELECT big || '''' FROM %s WHERE id = 1', t) INTO kept;
+		RAISE EXCEPTION 'back';
+	EXCEPTION WHEN raise_exception THEN NULL;
+	END;
+	RETURN length(kept) || ' ' || md5(kept);
+END $$;
+SELECT ta_read('tz'), ta_read('tz') = ta_read('th') AS as_heap;
 SELECT count(*) FROM tz JOIN th USING (id, big);
 DROP TABLE tz, th;
-DROP FUNCTION ta_keep, ta_val;
+DROP FUNCTION ta_keep, ta_read, ta_val;
