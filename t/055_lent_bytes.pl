@@ -219,6 +219,23 @@ ok($standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()'), 'pr
 is(tables_digest($standby, \@tables), $digest, 'the same rows');
 $node = $standby;
 cmp_ok(round_with_reader('after the promotion'), '>=', 0, 'copied or not');
+# --- chunks go to undo by two, as far as a page has more than one
+fill();
+$node->safe_psql('postgres', 'CHECKPOINT');
+my $reader = session($node);
+my $values = ask($reader, "BEGIN ISOLATION LEVEL REPEATABLE READ; $seen");
+my $from = position();
+$node->safe_psql('postgres', "UPDATE z SET t = val(id + 1000 + $_, 7000 + id * 10)") for 1 .. 4;
+my $records = lent_since($from);
+my $chunks = $node->safe_psql('postgres', q{
+SELECT count(*) FROM pg_class c, generate_series(0, pg_relation_size(c.reltoastrelid) / 8192 - 1) b,
+	zheap_page_items(c.reltoastrelid, b) WHERE c.relname = 'z' AND state = 'spilled'});
+cmp_ok($chunks, '>', 200, "$chunks chunks were spilled");
+cmp_ok($records, '<=', 0.8 * $chunks, "by $records records");
+is(ask($reader, $seen), $values, 'an old snapshot sees them');
+ask($reader, 'COMMIT');
+finish_session($reader);
+
 $node->stop;
 log_is_clean($node);
 done_testing();

@@ -51,6 +51,12 @@
  */
 #define SPILL_RECORD_SIZE		UNDO_KNOB("spill-record", 1900, 100, 1900)
 
+/*
+ * Rows of a quarter of a page, which chunks of large values are, go to records
+ * by two: half as many are logged, and undo pages hold nearly as much.
+ */
+#define SPILL_PAIR_SIZE			UNDO_KNOB("spill-pair", 4100, 100, 4100)
+
 /* a row that can be spilled */
 typedef struct SpillRow
 {
@@ -348,6 +354,7 @@ record_add(Spill *spill, const SpillRow *row, char *image)
 	const char *tuple = (char *) PageGetItem(spill->page, lp);
 	ZSpillEntry entry;
 	ZTupleHeader hdr;
+	int			full;
 
 	entry.off = row->off;
 	entry.fxid = row->ender;
@@ -360,8 +367,10 @@ record_add(Spill *spill, const SpillRow *row, char *image)
 	ZHeaderSetReused(&hdr, ZH_REUSED_NONE);
 	zheap_header_put(image, &hdr);
 
+	full = Max(u->entrieslen, entry.len) > SPILL_RECORD_SIZE ?
+		SPILL_PAIR_SIZE : SPILL_RECORD_SIZE;
 	if (u->nentries > 0 &&
-		u->entrieslen + SPILL_ENTRY_MAX_HEAD + entry.len > SPILL_RECORD_SIZE)
+		u->entrieslen + SPILL_ENTRY_MAX_HEAD + entry.len > full)
 	{
 		record_write(spill);
 		record_begin(spill);
