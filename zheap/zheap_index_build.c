@@ -356,7 +356,7 @@ judge_page(Build *build, Buffer buffer)
 	list_free_deep(build->older);
 	build->older = NIL;
 	zheap_visibility_begin(&cx, build->rel, SnapshotAny);
-	cx.patience = zheap_rollback_patience();
+	zheap_rollback_limit_reader(&cx);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 	if (!PageIsNew(page))
@@ -375,7 +375,7 @@ judge_page(Build *build, Buffer buffer)
 	zheap_visibility_end(&cx);
 	if (cx.too_long)
 	{
-		zheap_rollback_page(build->rel, scan->block);
+		zheap_rollback_for_reader(build->rel, scan->block);
 		return judge_page(build, buffer);
 	}
 	return done;

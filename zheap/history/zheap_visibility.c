@@ -13,16 +13,19 @@
  * undo_record_fetch().
  *
  * What may be thrown: corruption found on the way, serialization failures
- * (check_serializable), and "not supported" for historic snapshots.
+ * (check_serializable), "not supported" for historic snapshots, cancellation of
+ * readers with an index page locked.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "miscadmin.h"
 #include "storage/predicate.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/timeout.h"
 
 #include "undo/undo_debug.h"
 #include "zheap/history/zheap_record_cache.h"
@@ -32,6 +35,9 @@
 
 /* records of a page that are read before its rows are judged, at most */
 #define READ_AHEAD_RECORDS		UNDO_KNOB("read-ahead", 256, 1, 256)
+
+/* records that a reader passes before it looks whether it is interrupted */
+#define LOOK_UP_RECORDS			UNDO_KNOB("look-up", 2000, 1, 2000)
 
 /* ----------------------------------------------------------------
  *	reading as such
@@ -51,6 +57,8 @@ zheap_visibility_begin(ZReadContext *cx, Relation rel, Snapshot snapshot)
 	cx->approximate_identity = false;
 	cx->patience = 0;
 	cx->too_long = false;
+	cx->interrupted = ZREAD_GOES_ON;
+	cx->until_look = 0;
 	cx->check_serializable = snapshot != NULL && IsMVCCSnapshot(snapshot) &&
 		CheckForSerializableConflictOutNeeded(rel, snapshot);
 	cx->hz = undo_log_horizons();
@@ -480,25 +488,74 @@ note_copy(const ZReadContext *cx, const ZWalk *walk, ZVersion *v)
 }
 
 /*
- * zheap_walk_find() for a reader that may give up where an aborted history is
- * long.  Histories of other owners are as long as the snapshot keeps them.
+ * A walk is long: is it to end?  With an index page locked nobody could be told
+ * to give that up, so the interrupt that locks hold off is served by an error
+ * with core's words; what remains to be done of it is done when the locks are
+ * gone.
+ */
+static bool
+is_interrupted(const ZReadContext *cx)
+{
+	UNDO_POINT("long-walk");
+	if (!InterruptPending || QueryCancelHoldoffCount > 0)
+		return false;
+	if (cx->interrupted == ZREAD_GIVES_UP)
+		return true;
+	if (ProcDiePending)
+		ereport(ERROR,
+				(errcode(ERRCODE_ADMIN_SHUTDOWN),
+				 errmsg("terminating connection due to administrator command")));
+	if (!QueryCancelPending)
+		return false;
+	QueryCancelPending = false;
+	ereport(ERROR,
+			(errcode(ERRCODE_QUERY_CANCELED),
+			 get_timeout_indicator(STATEMENT_TIMEOUT, true) ?
+			 errmsg("canceling statement due to statement timeout") :
+			 errmsg("canceling statement due to user request")));
+}
+
+/*
+ * zheap_walk_find() for a reader that gives up where an aborted history is
+ * long, and where it is interrupted.  Histories of other owners are as long as
+ * the snapshot keeps them.
  */
 ZFindResult
 zheap_visibility_find_patiently(ZReadContext *cx, ZWalk *walk,
 								ZXactStatus status)
 {
+	bool		aborted = status == ZXACT_ABORTED;
 	ZFindResult found;
 
-	if (likely(status != ZXACT_ABORTED || cx->patience == 0))
-		return zheap_walk_find(walk, status == ZXACT_ABORTED);
+	if (cx->interrupted == ZREAD_GOES_ON)
+		return zheap_walk_find(walk, aborted);
 	if (cx->too_long)
 		return ZFIND_LIMIT;
-	walk->budget = cx->patience;
-	found = zheap_walk_find(walk, true);
-	if (found == ZFIND_LIMIT || walk->budget <= 0)
-		cx->too_long = true;
+	if (aborted && cx->patience > 0)
+	{
+		walk->budget = cx->patience;
+		found = zheap_walk_find(walk, true);
+		if (found == ZFIND_LIMIT || walk->budget <= 0)
+			cx->too_long = true;
+		else
+			cx->patience = walk->budget;
+	}
 	else
-		cx->patience = walk->budget;
+	{
+		do
+		{
+			if (cx->until_look <= 0)
+				cx->until_look = LOOK_UP_RECORDS;
+			walk->budget = cx->until_look;
+			found = zheap_walk_find(walk, aborted);
+			cx->until_look = walk->budget;
+			if (cx->until_look <= 0 && is_interrupted(cx))
+			{
+				cx->too_long = true;
+				found = ZFIND_LIMIT;
+			}
+		} while (found == ZFIND_LIMIT && !cx->too_long);
+	}
 	walk->budget = ZWALK_NO_BUDGET;
 	return found;
 }

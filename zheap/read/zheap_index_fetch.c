@@ -244,8 +244,7 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	cx.approximate_identity = snapshot->snapshot_type != SNAPSHOT_DIRTY &&
 		snapshot->snapshot_type != SNAPSHOT_ANY &&
 		!IsolationIsSerializable();
-	/* with a lock there are no interrupts, and it would be none */
-	cx.patience = zheap_rollback_patience();
+	zheap_rollback_limit_reader(&cx);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	if (likely(snapshot->snapshot_type == SNAPSHOT_MVCC) &&
 		!IsolationIsSerializable() &&
@@ -275,7 +274,7 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 
 	if (!found && cx.too_long)
 	{
-		zheap_rollback_page(rel, block);
+		zheap_rollback_for_reader(rel, block);
 		return zheap_index_fetch_tuple(data, tid, snapshot, slot, call_again,
 									   all_dead);
 	}
@@ -319,7 +318,7 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 	buffer = zheap_buffer_read(rel, block);
 	zheap_visibility_begin(&cx, rel, snapshot);
 	cx.approximate_identity = approximate;
-	cx.patience = zheap_rollback_patience();
+	zheap_rollback_limit_reader(&cx);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 	if (mine != NULL)
@@ -345,7 +344,7 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 	zheap_visibility_end(&cx);
 	if (cx.too_long)
 	{
-		zheap_rollback_page(rel, block);
+		zheap_rollback_for_reader(rel, block);
 		return read_version_asking(rel, tid, snapshot, ended, approximate, v,
 								   mine);
 	}

@@ -734,7 +734,7 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 /*
  * Page mode: collect what the snapshot sees of scan->block, which is in that
  * pinned buffer; of the listed offsets only, if any are given.  False: the
- * page has a long aborted history and must be rolled back first.
+ * page has a long history: zheap_rollback_for_reader() first.
  */
 static bool
 try_load_page(ZScanDesc scan, Buffer buffer, const OffsetNumber *offsets,
@@ -753,7 +753,7 @@ try_load_page(ZScanDesc scan, Buffer buffer, const OffsetNumber *offsets,
 	scan->ahead_end = scan->ahead != NULL ? scan->ahead + BLCKSZ : NULL;
 	zheap_visibility_begin(&cx, rel, scan->base.rs_snapshot);
 	cx.approximate_identity = true;
-	cx.patience = zheap_rollback_patience();
+	zheap_rollback_limit_reader(&cx);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 
@@ -795,7 +795,7 @@ zheap_scan_load_page(ZScanDesc scan, Buffer buffer,
 					 bool predicate_lock)
 {
 	while (!try_load_page(scan, buffer, offsets, noffsets, predicate_lock))
-		zheap_rollback_page(scan->base.rs_rd, scan->block);
+		zheap_rollback_for_reader(scan->base.rs_rd, scan->block);
 	ReleaseBuffer(buffer);
 }
 
@@ -902,7 +902,7 @@ list_quiet(ZScanDesc scan)
 	scan->quiet_end = scan->off;
 
 	zheap_visibility_begin(&cx, rel, snapshot);
-	cx.patience = zheap_rollback_patience();
+	zheap_rollback_limit_reader(&cx);
 	LockBuffer(scan->buffer, BUFFER_LOCK_SHARE);
 	if (!PageIsNew(page))
 	{
@@ -981,7 +981,7 @@ judge_row(ZScanDesc scan, ScanDirection direction, TupleTableSlot *slot)
 	bool		found = false;
 
 	zheap_visibility_begin(&cx, rel, scan->base.rs_snapshot);
-	cx.patience = zheap_rollback_patience();
+	zheap_rollback_limit_reader(&cx);
 	LockBuffer(scan->buffer, BUFFER_LOCK_SHARE);
 	if (!PageIsNew(page))
 	{
@@ -1014,7 +1014,7 @@ judge_row(ZScanDesc scan, ScanDirection direction, TupleTableSlot *slot)
 
 	if (!found && cx.too_long)
 	{
-		zheap_rollback_page(rel, scan->block);
+		zheap_rollback_for_reader(rel, scan->block);
 		return judge_row(scan, direction, slot);
 	}
 	if (found)

@@ -170,7 +170,7 @@ zheap_scan_sample_next_tuple(TableScanDesc sscan,
  * Count and sample as heap does: foreign transactions in progress haven't
  * happened yet, my own has.  That is what a SELF snapshot sees.  Dead line
  * pointers are work for vacuum, so they count as dead.  False: the page has a
- * long aborted history and must be rolled back first.
+ * long history: zheap_rollback_for_reader() first.
  */
 static bool
 try_analyze_page(ZScanDesc scan, Buffer buffer)
@@ -185,7 +185,7 @@ try_analyze_page(ZScanDesc scan, Buffer buffer)
 	scan->ndead = 0;
 	zheap_visibility_begin(&cx, rel, SnapshotSelf);
 	cx.approximate_identity = true;
-	cx.patience = zheap_rollback_patience();
+	zheap_rollback_limit_reader(&cx);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 	if (!PageIsNew(page))
@@ -225,7 +225,7 @@ zheap_scan_analyze_next_block(TableScanDesc sscan, ReadStream *stream)
 		return false;
 	scan->block = BufferGetBlockNumber(buffer);
 	while (!try_analyze_page(scan, buffer))
-		zheap_rollback_page(sscan->rs_rd, scan->block);
+		zheap_rollback_for_reader(sscan->rs_rd, scan->block);
 	ReleaseBuffer(buffer);
 	return true;
 }

@@ -469,11 +469,24 @@ zheap_rollback_lock(Relation rel, Buffer buffer)
 	}
 }
 
-int
-zheap_rollback_patience(void)
+void
+zheap_rollback_limit_reader(ZReadContext *cx)
 {
-	return InterruptHoldoffCount > 0 || RecoveryInProgress() ? 0 :
-		READER_PATIENCE;
+	if (InterruptHoldoffCount > 0)
+		cx->interrupted = ZREAD_FAILS;
+	else
+	{
+		cx->interrupted = ZREAD_GIVES_UP;
+		cx->patience = RecoveryInProgress() ? 0 : READER_PATIENCE;
+	}
+}
+
+void
+zheap_rollback_for_reader(Relation rel, BlockNumber block)
+{
+	if (!RecoveryInProgress())
+		zheap_rollback_page(rel, block);
+	CHECK_FOR_INTERRUPTS();
 }
 
 /*

@@ -47,11 +47,15 @@ extern bool zheap_rollback_buffer(Relation rel, Buffer buffer);
 extern void zheap_rollback_lock(Relation rel, Buffer buffer);
 
 /*
- * How many records of aborted changes a reader may pass on a page before it
- * has to roll the page back itself, by zheap_rollback_page().  0: that isn't
- * possible here, in recovery or with something locked.
+ * A reader with cx, for which no page is locked yet, need not stay on a page
+ * with a long history: where it may roll the page back, in recovery it may not,
+ * it gives up after some records of aborted changes; elsewhere it does when it
+ * is interrupted, or, when interrupts are held off by an index page's lock,
+ * fails.  Whoever finds cx->too_long calls zheap_rollback_for_reader(), with
+ * nothing locked, and begins again.
  */
-extern int	zheap_rollback_patience(void);
+extern void zheap_rollback_limit_reader(ZReadContext *cx);
+extern void zheap_rollback_for_reader(Relation rel, BlockNumber block);
 
 /*
  * Roll back a reader's copy of a page that it holds locked (share is enough),

@@ -1,0 +1,107 @@
+# Walks through a long aborted history where the page can't be rolled back: by
+# readers of a standby, and by a check for uniqueness, which has an index page
+# locked.  Both can be cancelled in the middle, and go on after interrupts that
+# cancel nothing.  Needs a server with assertions (undo_debug.h).
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZheapTest;
+
+my $n = 6000;
+my $node = zheap_node('walks', allows_streaming => 1, conf => q{
+autovacuum = off
+fsync = off
+zheap.max_rollback_workers = 0
+zheap.rollback_foreground_size = 0
+});
+$node->start;
+plan skip_all => 'the server has no assertions'
+  if $node->safe_psql('postgres', 'SHOW debug_assertions') ne 'on';
+$node->safe_psql('postgres', qq{
+CREATE EXTENSION zheap_am;
+CREATE TABLE t (a int PRIMARY KEY, b int, c text) USING zheap;
+INSERT INTO t SELECT g, 0, repeat('c', 500) FROM generate_series(1, 40) g;
+BEGIN;
+DO \$\$ BEGIN FOR i IN 1..$n LOOP UPDATE t SET b = i WHERE a = 1; END LOOP; END \$\$;
+ROLLBACK;});
+my $standby = zheap_standby($node);
+$node->wait_for_catchup($standby);
+
+# records that are still to be taken back
+sub left
+{
+	return $node->safe_psql('postgres', q{
+SELECT count(*) FROM zheap_page_slots('t', 0) s, zheap_undo_records('t', 0, s.id)
+WHERE s.status = 'aborted'});
+}
+
+my $pending = left();
+cmp_ok($pending, '>=', $n, 'the history is long');
+
+# in the middle of its walk: a request that cancels nothing, then one that does
+sub interrupt
+{
+	my ($at, $name, $prepare, $sql, $answer) = @_;
+	my $s = session($at);
+	my $pid = ask($s, "$prepare SELECT pg_backend_pid()");
+
+	for my $case (
+		[ 'pg_log_backend_memory_contexts', $answer ],
+		[ 'pg_cancel_backend', qr/canceling statement due to user request/ ],
+		[ 'pg_terminate_backend', undef ])
+	{
+		my ($function, $expected) = @$case;
+		my $logged = -s $at->logfile;
+
+		order_point($at, 'long-walk', 'wait', $pid);
+		send_sql($s, $sql);
+		ok(wait_at_point($at, 'long-walk'), "$name is in the middle of its walk");
+		is($at->safe_psql('postgres', "SELECT $function($pid)"), 't', "... $function");
+		leave_point($at, 'long-walk');
+		if (defined $expected)
+		{
+			like(ask($s, 'SELECT 1'), $expected, '... its answer');
+			next;
+		}
+
+		# psql may be gone before it has told
+		ok( $at->poll_query_until('postgres',
+				"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid"),
+			'... it is gone');
+		like(slurp_file($at->logfile, $logged),
+			qr/FATAL: .*terminating connection due to administrator command/, '... and says why');
+	}
+	finish_session($s);
+	is(left(), $pending, '... nothing was rolled back');
+}
+
+my $no_index = 'SET enable_indexscan = off; SET enable_bitmapscan = off;';
+my $index = 'SET enable_seqscan = off; SET enable_bitmapscan = off;';
+my $bitmap = 'SET enable_seqscan = off; SET enable_indexscan = off;';
+
+for my $case ([ 'a sequential scan', $no_index ], [ 'an index scan', $index ],
+	[ 'a bitmap scan', $bitmap ])
+{
+	my ($name, $settings) = @$case;
+
+	interrupt($standby, "$name of a standby", $settings,
+		'SELECT b FROM t WHERE a = 1', qr/^0\n1$/);
+}
+interrupt($node, 'a check for uniqueness', '',
+	'INSERT INTO t VALUES (1, 1, repeat($$x$$, 500))', qr/duplicate key value/);
+
+is($node->safe_psql('postgres', 'SELECT count(*), sum(b) FROM t'), '40|0', 'rows of the primary');
+is($standby->safe_psql('postgres', 'SELECT count(*), sum(b) FROM t'), '40|0', 'rows of the standby');
+$node->safe_psql('postgres', 'ALTER SYSTEM SET zheap.max_rollback_workers = 2; SELECT pg_reload_conf()');
+undo_quiet($node, 'at the end');
+ok(check_tables($node, 'at the end'), 'tables are sound');
+$node->wait_for_catchup($standby);
+$standby->stop;
+$node->stop;
+log_is_clean($node);
+log_is_clean($standby);
+done_testing();
