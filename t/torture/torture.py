@@ -201,6 +201,8 @@ class Torture:
         self.commits = self.kills = self.reads = self.rewinds = 0
         self.node = Cluster(args.bindir, "a")
         self.other = None
+        # wal_consistency_checking
+        self.compares = args.standby or random.Random(args.seed * 7 + 3).random() < 0.5
         if args.standby:
             self.other = Cluster(args.bindir, "b", self.node.root)
 
@@ -236,8 +238,11 @@ synchronous_standby_names = '%s'
             r.choice(["zheap", "", ""]), r.choice(["on", "off"]),
             "*" if sync else "")
         # redo for a file that was dropped later finds zero pages, which core's
-        # comparison takes for damaged ones unless images are restored
-        if "full_page_writes = off" in text:
+        # comparison takes for damaged ones unless images are restored.  While
+        # full_page_writes goes off, processes still have the old settings
+        if self.compares:
+            text = text.replace("full_page_writes = off", "full_page_writes = on")
+        else:
             text = text.replace("checking = 'zheap'", "checking = ''")
         if source is not None:
             text += "primary_conninfo = 'host=%s port=5432 user=tester'\n" % source.socket
