@@ -33,7 +33,7 @@ import psycopg2.extras
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "python"))
-from throwaway import Cluster, become_ordinary  # noqa: E402
+from throwaway import Cluster, become_ordinary, play_seeds  # noqa: E402
 
 SETTINGS = """
 fsync = off
@@ -658,35 +658,35 @@ def main():
     p.add_argument("--verbose", action="store_true")
     p.add_argument("--keep", action="store_true")
     args = p.parse_args()
-    first, _, last = args.seeds.partition("-")
-    passed = failed = 0
-    cluster = Cluster(args.bindir)
-    cluster.init(SETTINGS)
-    cluster.start()
-    for seed in range(int(first), int(last or first) + 1):
-        run = Run(cluster, seed, args.am, args.steps, args.verbose)
-        try:
-            run.play()
-            print("seed %d ok: %d changes" % (seed, run.changes), flush=True)
-            passed += 1
-        except (Difference, psycopg2.Error, RuntimeError) as e:
-            log = cluster.log_tail(1000)
-            if CORES_OWN.search(log) and not isinstance(e, Difference):
-                passed += 1
-                print("seed %d ok: %d changes, then core's own assertion failed" % (seed, run.changes), flush=True)
-            else:
-                failed += 1
-                print("seed %d FAILED: %s: %s" % (seed, type(e).__name__, str(e)[:4000]), flush=True)
-                print(log[-3000:], flush=True)
-            if args.keep:
-                break
-            cluster.drop()
+    cluster = None						# goes when a seed has failed
+
+    def play(seed):
+        nonlocal cluster
+        if cluster is None:
             cluster = Cluster(args.bindir)
             cluster.init(SETTINGS)
             cluster.start()
-    cluster.drop(args.keep and failed > 0)
-    print("%d passed, %d failed" % (passed, failed))
-    return 1 if failed else 0
+        run = Run(cluster, seed, args.am, args.steps, args.verbose)
+        try:
+            run.play()
+            print("seed %d ok: %d changes" % (seed, run.changes))
+            return True
+        except (Difference, psycopg2.Error, RuntimeError) as e:
+            log = cluster.log_tail(1000)
+            ok = bool(CORES_OWN.search(log)) and not isinstance(e, Difference)
+            if ok:
+                print("seed %d ok: %d changes, then core's own assertion failed" % (seed, run.changes))
+            else:
+                print("seed %d FAILED: %s: %s" % (seed, type(e).__name__, str(e)[:4000]))
+                print(log[-3000:])
+            cluster.drop(args.keep and not ok)
+            cluster = None
+            return ok
+
+    status = play_seeds(args.seeds, play)
+    if cluster is not None:
+        cluster.drop()
+    return status
 
 
 if __name__ == "__main__":
