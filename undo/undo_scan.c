@@ -138,7 +138,9 @@ undo_scan_report_corruption(const UndoLogRef *ref, BlockNumber block,
 			 errmsg("%s undo log %u, block %u: %s",
 					ref->persistence == RELPERSISTENCE_UNLOGGED ?
 					"unlogged" : "permanent",
-					ref->number, block, what)));
+					ref->number, block, what),
+			 errdetail("All undo of the log is kept, and all_visible_before stands still."),
+			 errhint("Promote a standby, restore a backup, or dump the databases and load them into a new cluster.")));
 }
 
 /* all logs of both kinds, in the current memory context */
