@@ -85,6 +85,9 @@ typedef struct Vacuum
 	int64		reclaimed;
 	int64		pointers_freed;
 	int64		dead_left;
+	int64		slots_freed;
+	int64		spilled_removed;
+	int64		spilled_left;
 } Vacuum;
 
 /* ----------------------------------------------------------------
@@ -179,6 +182,14 @@ remember_dead_items(Vacuum *vac, BlockNumber block, OffsetNumber *offsets,
 								 TidStoreMemoryUsage(vac->dead));
 }
 
+/* what one pass over a page did; the second one may find more to remove */
+static void
+count_pruned(Vacuum *vac, const ZPruneResult *result)
+{
+	vac->slots_freed += result->nslots_freed;
+	vac->spilled_removed += result->nspilled_removed;
+}
+
 /*
  * Step 1 for one page.  The pin of its visibility map page is in vmbuffer.
  * Nothing is locked before or after; the pin of the buffer is released.
@@ -212,6 +223,8 @@ vacuum_page(Vacuum *vac, BlockNumber block, Buffer buffer)
 	vac->live_scanned += result.live_tuples;
 	vac->recently_dead += result.recently_dead;
 	vac->reclaimed += result.nreclaimed;
+	vac->spilled_left += result.nspilled_left;
+	count_pruned(vac, &result);
 	/* with dead pointers only, step 2 will tell */
 	if ((result.has_tuples || result.ndead == 0 || !vac->do_indexes) &&
 		!page_is_empty(page, &hz))
@@ -279,6 +292,8 @@ free_line_pointers(Vacuum *vac, Buffer buffer, const DeadOffsets *dead)
 
 	page = BufferGetPage(buffer);
 	zheap_prune_page(vac->rel, buffer, &hz, ZPRUNE_TIDY, &result);
+	count_pruned(vac, &result);
+	vac->spilled_left -= result.nspilled_removed;
 	if (result.all_visible && result.ndead == 0)
 		set_all_visible(vac, buffer, block);
 	if (!page_is_empty(page, &hz))
@@ -800,11 +815,12 @@ advance_frozenxid(Relation rel, const VacuumParams *params)
 	return true;
 }
 
-/* what the session had used when the vacuum began */
+/* what the session had used, and done, when the vacuum began */
 typedef struct VacuumUsage
 {
 	BufferUsage buffers;
 	WalUsage	wal;
+	uint64		rollback_pages;
 } VacuumUsage;
 
 static void
@@ -869,6 +885,14 @@ report(Vacuum *vac, TimestampTz start, const PGRUsage *usage,
 	appendStringInfo(&buf, "dead item identifiers: %lld removed, %lld left\n",
 					 (long long) vac->pointers_freed,
 					 (long long) vac->dead_left);
+	appendStringInfo(&buf, "spilled rows: %lld removed, %lld left\n",
+					 (long long) vac->spilled_removed,
+					 (long long) Max(vac->spilled_left, 0));
+	appendStringInfo(&buf,
+					 "transaction slots: %lld freed, pages rolled back: %llu\n",
+					 (long long) vac->slots_freed,
+					 (unsigned long long) (zheap_rollback_pages -
+										   before->rollback_pages));
 	appendStringInfo(&buf, "removable cutoff: " UINT64_FORMAT "\n",
 					 undo_log_horizons().discard_before);
 	append_usage(&buf, before, (now - start) / 1000000.0);
@@ -884,7 +908,8 @@ zheap_vacuum_relation(Relation rel, struct VacuumParams *params,
 	Vacuum	   *vac = palloc0(sizeof(Vacuum));
 	TimestampTz start = GetCurrentTimestamp();
 	PGRUsage	usage;
-	VacuumUsage before = {.buffers = pgBufferUsage,.wal = pgWalUsage};
+	VacuumUsage before = {.buffers = pgBufferUsage,.wal = pgWalUsage,
+	.rollback_pages = zheap_rollback_pages};
 
 	Assert(params->index_cleanup != VACOPTVALUE_UNSPECIFIED);
 	Assert(params->truncate != VACOPTVALUE_UNSPECIFIED);

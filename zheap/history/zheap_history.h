@@ -148,12 +148,12 @@ extern void zheap_xact_slot_flag_header(ZTupleHeader *header, uint8 id,
  * Z19 on a private copy of the page: freeze every xact slot whose owner
  * committed and is < all_visible_before or removable for the relation.
  * Returns the largest fxid frozen by more than all_visible_before (the
- * conflict horizon), 0 if none; *changed tells whether anything was.  rel may
+ * conflict horizon), 0 if none; *nfrozen is the number of xact slots.  rel may
  * be NULL: then only < all_visible_before.
  */
 extern Fxid zheap_xact_slot_freeze_page(Relation rel, Page page,
 										const UndoHorizons *hz,
-										bool *changed);
+										int *nfrozen);
 
 /* ----------------------------------------------------------------
  *	zheap_visibility.c

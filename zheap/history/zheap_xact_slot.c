@@ -323,14 +323,14 @@ freeze_marked(Page page, const bool *marked)
 
 Fxid
 zheap_xact_slot_freeze_page(Relation rel, Page page, const UndoHorizons *hz,
-							bool *changed)
+							int *nfrozen)
 {
 	int			nslots = ZPageGetOpaque(page)->nslots;
 	bool		marked[ZHEAP_MAX_XACT_SLOTS + 2] = {false};
 	Fxid		conflict = InvalidFxid;
 	int			id;
 
-	*changed = false;
+	*nfrozen = 0;
 	for (id = 1; id <= nslots; id++)
 	{
 		ZXactSlot	slot = ZPageGetXactSlot(page, id);
@@ -339,11 +339,11 @@ zheap_xact_slot_freeze_page(Relation rel, Page page, const UndoHorizons *hz,
 		if (!is_freezable(rel, slot, hz))
 			continue;
 		marked[id] = true;
-		*changed = true;
+		(*nfrozen)++;
 		if (fxid >= hz->all_visible_before && fxid > conflict)
 			conflict = fxid;
 	}
-	if (*changed)
+	if (*nfrozen > 0)
 		freeze_marked(page, marked);
 	return conflict;
 }

@@ -189,9 +189,11 @@ prune_spilled(Prune *prune, ZPruneResult *result)
 		{
 			left = true;
 			result->recently_dead++;
+			result->nspilled_left++;
 			continue;
 		}
 		zheap_page_set_dead(page, off);
+		result->nspilled_removed++;
 		prune->conflict = Max(prune->conflict, conflict);
 	}
 	if (!left)
@@ -280,7 +282,6 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	OffsetNumber max;
 	OffsetNumber off;
 	int			nnormal;
-	bool		frozen;
 	Page		page;
 
 	memset(result, 0, sizeof(ZPruneResult));
@@ -296,7 +297,8 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	zheap_page_check_bodies(rel, prune->block, page);
 	max = PageGetMaxOffsetNumber(page);
 	nnormal = count_normal(page);
-	prune->conflict = zheap_xact_slot_freeze_page(rel, page, hz, &frozen);
+	prune->conflict = zheap_xact_slot_freeze_page(rel, page, hz,
+												  &result->nslots_freed);
 	for (off = FirstOffsetNumber; off <= max; off++)
 	{
 		if (ItemIdIsNormal(PageGetItemId(page, off)))

@@ -39,6 +39,8 @@
 /* between batches, for those that wait for the lock; microseconds */
 #define ROLLBACK_PAUSE			50
 
+uint64		zheap_rollback_pages = 0;
+
 /* one batch */
 typedef struct Rollback
 {
@@ -411,7 +413,10 @@ rollback_batch(Relation rel, Buffer buffer, const UndoHorizons *hz)
 	undo_record_reader_close(&reader);
 	zheap_delta_finish(delta, InvalidFxid);
 	if (done)
+	{
+		zheap_rollback_pages++;
 		undo_stat_count_rollback_page();
+	}
 	UNDO_POINT("page-rolled-back");
 	pfree(delta);
 	return !done;

@@ -46,6 +46,9 @@ extern bool zheap_rollback_buffer(Relation rel, Buffer buffer);
  */
 extern void zheap_rollback_lock(Relation rel, Buffer buffer);
 
+/* pages that this process has rolled back, as pgBufferUsage counts */
+extern uint64 zheap_rollback_pages;
+
 /*
  * A reader with cx, for which no page is locked yet, need not stay on a page
  * with a long history: where it may roll the page back, in recovery it may not,
@@ -81,6 +84,10 @@ typedef struct ZPruneResult
 	/* always */
 	int			live_tuples;
 	int			recently_dead;	/* spilled ones included */
+	int			nslots_freed;	/* xact slots */
+	int			nspilled_removed;	/* spilled rows that nobody can see any
+									 * more */
+	int			nspilled_left;
 } ZPruneResult;
 
 /*
