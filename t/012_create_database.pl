@@ -124,9 +124,14 @@ $node->stop;
 put($node->data_dir . '/postgresql.conf', $without);
 $node->start;
 $node->safe_psql('postgres', $_) for 'CREATE DATABASE heir TEMPLATE bare_first', 'DROP DATABASE bare_first';
+$node->safe_psql('heir', q{BEGIN; LOCK TABLE x IN ACCESS EXCLUSIVE MODE; PREPARE TRANSACTION 'lock'});
 $node->stop;
 put($node->data_dir . '/postgresql.conf', $conf);
 $node->start;
+ok( $node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity
+WHERE backend_type = 'undo survey worker' AND datname = 'heir' AND state = 'active' AND query = 'rolling back copied pages of table "x"' AND wait_event_type = 'Lock'}),
+	'a survey worker says what it works on');
+$node->safe_psql('heir', q{COMMIT PREPARED 'lock'});
 is($node->safe_psql('bare_second', 'SELECT pg_zheap_drain_undo()'), 't', 'rolled back, the source is gone');
 $node->safe_psql('bare_second', 'INSERT INTO x VALUES (2); DELETE FROM x WHERE a = 2') for 1 .. 3;
 $node->poll_query_until('bare_second', 'SELECT pg_zheap_undo_size() = 0');

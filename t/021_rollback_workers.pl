@@ -177,6 +177,17 @@ is(($node->psql('postgres', 'DROP DATABASE gone'))[0], 0, 'dropped beside a work
 paused('on');
 leave_rollback('x', 'gone_too');
 is(($node->psql('postgres', 'DROP DATABASE gone_too'))[0], 0, 'dropped with a rollback waiting');
+if ($node->safe_psql('postgres', 'SHOW debug_assertions') eq 'on')
+{
+	my $is_launcher = q{backend_type = 'undo launcher'};
+	order_point($node, 'visit-horizon', 'wait', $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE $is_launcher"));
+	$node->append_conf('postgresql.conf', 'zheap.rollback_paused = off');
+	$node->reload;
+	ok(wait_at_point($node, 'visit-horizon'), 'the launcher looks for what a dropped database has left');
+	like($node->safe_psql('postgres', "SELECT state, query FROM pg_stat_activity WHERE $is_launcher"),
+		qr/^active\|forgetting rollbacks of dropped database \d+$/, 'and says so');
+	leave_point($node, 'visit-horizon');
+}
 paused('off');
 all_undone('dropped databases');
 leave_rollback('x', $_) for 'src', 'copy_wal_log', 'copy_file_copy';

@@ -190,6 +190,7 @@ $node->append_conf('postgresql.conf', q{
 shared_preload_libraries = 'zheap_am'
 zheap.discard_naptime = 50ms
 autovacuum = off
+max_prepared_transactions = 10
 });
 $node->start;
 $node->safe_psql('postgres', 'CREATE DATABASE closed');
@@ -210,10 +211,19 @@ for my $round ('first', 'again')
 	  for qw(postgres closed);
 	is($node->safe_psql('postgres', $none), 'm,t', "earlier version, $round: no relfrozenxid");
 	$node->safe_psql('postgres', 'ALTER DATABASE closed ALLOW_CONNECTIONS false');
+	# tables are looked for when transactions of before the start have ended
+	$node->safe_psql('postgres', q{BEGIN; SELECT 1; PREPARE TRANSACTION 'before'});
 	$node->stop;
 	overwrite($page, 12, pack('S', 48));
 	overwrite($page, 48, pack('L', 0));
 	$node->start;
+	my $locker = session($node);
+	ask($locker, 'BEGIN; LOCK TABLE t IN SHARE UPDATE EXCLUSIVE MODE');
+	$node->safe_psql('postgres', q{COMMIT PREPARED 'before'});
+	ok( $node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity
+WHERE backend_type = 'undo survey worker' AND datname = 'postgres' AND query = 'setting relfrozenxid of table "t"' AND wait_event_type = 'Lock'}),
+		"earlier version, $round: the survey worker says what it works on");
+	finish_session($locker);
 	for my $i (1 .. 300)
 	{
 		$node->safe_psql('postgres', 'CHECKPOINT');

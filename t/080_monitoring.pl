@@ -155,6 +155,9 @@ kill_server($node);
 ok(start_after_kill($node), 'start after a crash');
 is(one('SELECT records, stats_reset > ' . "'" . (split /\|/, $totals)[2] . "'" . ' FROM pg_stat_zheap_undo_totals'), '0|t', 'but not a crash');
 
+# --- what the launcher does
+wait_for(q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'undo launcher' AND state IN ('active', 'idle') AND query = 'discarding undo'}, 'the launcher says what it works on');
+
 # --- what a vacuum tells
 one('DELETE FROM a WHERE k > 4000');
 my ($ret, $out, $err) = $node->psql('postgres', 'VACUUM (VERBOSE) a');

@@ -22,6 +22,7 @@
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/bgworker_internals.h"
 #include "postmaster/interrupt.h"
@@ -449,9 +450,14 @@ forget_dropped_databases(TimestampTz now, bool must)
 	for (int i = 0; i < nknown; i++)
 	{
 		KnownDatabase *db = &known[i];
+		char		query[64];
 
 		if (!wants_worker(db, now) || list_member_oid(existing, db->dboid))
 			continue;
+		snprintf(query, sizeof(query),
+				 "forgetting rollbacks of dropped database %u",
+				 db->dboid);
+		pgstat_report_activity(STATE_RUNNING, query);
 		(void) undo_scan_visit_unapplied(db->dboid, forget_page, &db->dboid);
 		db->not_before = TimestampTzPlusMilliseconds(now, DATABASE_RETRY_MS);
 	}
@@ -546,6 +552,7 @@ launcher_round(void)
 {
 	UndoScanResult result;
 
+	pgstat_report_activity(STATE_RUNNING, "discarding undo");
 	undo_discard_pass(false, &result);
 	warn_of_old_rollback(result.oldest_unapplied);
 	warn_of_limit(result.retained);
@@ -625,6 +632,8 @@ undo_launcher_main(Datum arg)
 			naptime = Max(undo_discard_naptime, MAX_NAP_MS);
 		}
 		PG_END_TRY();
+		/* the query of the last round stays to be seen */
+		pgstat_report_activity(STATE_IDLE, NULL);
 		undo_worker_nap(naptime, UNDO_WAIT_LAUNCHER);
 	}
 }

@@ -36,6 +36,7 @@
 #include "commands/dbcommands.h"
 #include "commands/vacuum.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "storage/bufmgr.h"
 #include "storage/ipc.h"
@@ -43,6 +44,7 @@
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "tcop/tcopprot.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -280,12 +282,31 @@ compare_blocks(const void *a, const void *b)
 	return x < y ? -1 : (x > y ? 1 : 0);
 }
 
+/*
+ * What pg_stat_activity shows as our query: a table by its name, if it has one,
+ * before we wait for its lock.
+ */
+static void
+report_table(const char *format, Oid reloid)
+{
+	char		query[NAMEDATALEN + 100];
+	char	   *name = get_rel_name(reloid);
+
+	if (name == NULL)
+		return;
+	snprintf(query, sizeof(query), format, name);
+	pgstat_report_activity(STATE_RUNNING, query);
+	pfree(name);
+}
+
 /* pages of a table of the client that has this OID in my database */
 static void
 roll_back_copy(Oid reloid, BlockNumber *blocks, int nblocks)
 {
-	Relation	rel = try_relation_open(reloid, AccessShareLock);
+	Relation	rel;
 
+	report_table("rolling back copied pages of table \"%s\"", reloid);
+	rel = try_relation_open(reloid, AccessShareLock);
 	if (rel == NULL)
 		return;
 	if (RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind) &&
@@ -378,12 +399,15 @@ list_tables(void)
 static void
 give_frozenxid(Oid reloid)
 {
-	Relation	rel = try_relation_open(reloid, ShareUpdateExclusiveLock);
-	TransactionId xid = undo_frozen_xid();
+	Relation	rel;
+	TransactionId xid;
 	Form_pg_class form;
 	bool		updated;
 	bool		updated_multi;
 
+	report_table("setting relfrozenxid of table \"%s\"", reloid);
+	rel = try_relation_open(reloid, ShareUpdateExclusiveLock);
+	xid = undo_frozen_xid();
 	if (rel == NULL)
 		return;
 	if (!TransactionIdIsNormal(xid))
@@ -418,6 +442,7 @@ undo_survey_worker_main(Datum arg)
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	all_visible_before = undo_log_horizons().all_visible_before;
+	pgstat_report_activity(STATE_RUNNING, "looking for zheap tables");
 	if (pg_atomic_read_u32(&UndoShmem->copies_done) == 0)
 		(void) undo_scan_visit_unapplied(InvalidOid, visit_undo_page,
 										 &all_visible_before);
