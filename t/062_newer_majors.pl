@@ -113,7 +113,7 @@ is($node->safe_psql('postgres', $sorted), '7220|75810|t', 'and on the next');
 # --- names of wait events
 SKIP:
 {
-	skip 'wait events have names since 17', 3 if $node->pg_version < 17;
+	skip 'wait events have names since 17', 8 if $node->pg_version < 17;
 	ok( $node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_stat_activity
 		WHERE wait_event_type = 'Extension' AND wait_event = 'ZheapUndoLauncherMain'}), 'the launcher says what it waits for');
 	# a worker that is locked out of the table waits, too
@@ -123,7 +123,39 @@ INSERT INTO z SELECT g, g, 'never' FROM generate_series(1, 1000) g; ROLLBACK TO 
 	ok( $node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_stat_activity
 		WHERE wait_event_type = 'Extension' AND wait_event = 'ZheapRollbackWorkerMain'}), 'so does a worker');
 	ask($holder, 'COMMIT');
-	finish_session($holder);
+
+	# who waits until what aborted is rolled back
+	my $waiter = session($node);
+	chomp(my $pid = ask($waiter, 'SELECT pg_backend_pid()'));
+	my $waits_for = "SELECT coalesce(max(wait_event_type || ' ' || wait_event), '') = 'Extension %s' FROM pg_stat_activity WHERE pid = $pid";
+	set_conf($node, 'zheap.rollback_paused' => 'on');
+	ask($holder, 'BEGIN; UPDATE z_c SET id = -id; ROLLBACK');
+	send_sql($waiter, q{SELECT pg_zheap_drain_undo('1 hour')});
+	ok($node->poll_query_until('postgres', sprintf $waits_for, 'ZheapRollbackDrain'), 'pg_zheap_drain_undo() waits by name');
+	set_conf($node, 'zheap.rollback_paused' => 'off');
+	is(ask($waiter, 'SELECT 1'), "t\n1", 'until it is done');
+
+	# a writer that needs room; it gives up after a second, again and again
+	ask($holder, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM z');
+	set_conf($node, 'zheap.max_undo_size' => '1MB');
+	send_sql($waiter, q{DO $$ BEGIN LOOP BEGIN UPDATE z_c SET t = upper(t); EXCEPTION WHEN configuration_limit_exceeded THEN NULL; END; END LOOP; END $$});
+	ok($node->poll_query_until('postgres', sprintf $waits_for, 'ZheapUndoRoom'), 'a writer waits for room by name');
+	is($node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 180000)"), 't', 'it ends');
+	ask($holder, 'COMMIT');
+	set_conf($node, 'zheap.max_undo_size' => '-1');
+	finish_session($_) for $holder, $waiter;
+
+	# a vacuum that wants the horizons raised, of a launcher that doesn't answer
+	$waiter = session($node);
+	chomp($pid = ask($waiter, 'SELECT pg_backend_pid()'));
+	$waits_for =~ s/pid = \d+/pid = $pid/;
+	my $launcher = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'undo launcher'});
+	kill 'STOP', $launcher;
+	send_sql($waiter, 'VACUUM (FREEZE) wide;' x 1000);
+	ok($node->poll_query_until('postgres', sprintf $waits_for, 'ZheapUndoHorizon'), 'VACUUM waits for the horizons by name');
+	kill 'CONT', $launcher;
+	is($node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 180000)"), 't', 'it ends, too');
+	finish_session($waiter);
 }
 
 # --- BRIN columns
@@ -174,5 +206,5 @@ ROLLBACK;});
 	set_conf($node, 'zheap.rollback_paused' => 'off');
 }
 $node->stop;
-log_is_clean($node);
+log_is_clean($node, qr{zheap.max_undo_size allows});
 done_testing();
