@@ -1,6 +1,7 @@
-# The guide: every SQL block of docs/*.md runs, in the order of the page and in
-# a database of its own; links lead somewhere; the pictures are what their
-# script draws; the queries for postgres_exporter and tools/zheap-top work.
+# The guide: every SQL block of README.md and docs/*.md runs, in the order of the
+# page and in a database of its own; links lead somewhere; the pictures are what
+# their script draws; the queries for postgres_exporter and tools/zheap-top work;
+# each setting, function and view has its line in the reference.
 use strict;
 use warnings;
 use FindBin;
@@ -10,13 +11,15 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZheapTest;
 
-my $docs = "$FindBin::RealBin/../docs";
+my $top = "$FindBin::RealBin/..";
+my $docs = "$top/docs";
 my $node = zheap_node('guide');
 $node->start;
 my %installed = map { $_ => 1 } split /\n/, $node->safe_psql('postgres', 'SELECT name FROM pg_available_extensions');
 
 # what some blocks have to answer, by page and a word of theirs
 my @answer = (
+	[ 'README', qr/^101000$/m, 'the rollback' ],
 	[ 'getting-started', qr/^(\d+)\|\(0,1\)\n\1\|\(0,1\)\n/m, 'size and place are the same after five updates' ],
 	[ 'getting-started', qr/^1050000$/m, 'the rollback' ],
 	[ 'migrating', qr/^zheap$/m, 'access method' ],
@@ -31,21 +34,30 @@ my @answer = (
 	[ 'operations', qr/^1\.1$/m, 'version' ],
 );
 
-my $blocks = 0;
-for my $file (sort glob "$docs/*.md")
+# what a heading is called in links
+sub anchors
 {
-	my ($page) = $file =~ m{([^/]+)\.md$};
+	my ($text) = @_;
+	return map { my $h = lc; $h =~ s/[^\w\s-]//g; $h =~ tr/ /-/; $h => 1 } $text =~ /^#+ (.*)$/mg;
+}
+
+my $blocks = 0;
+for my $file ("$top/README.md", "$top/CONTRIBUTING.md", sort glob "$docs/*.md")
+{
+	my ($folder, $page) = $file =~ m{(.*)/([^/]+)\.md$};
 	my $text = slurp_file($file);
 
-	for my $link ($text =~ /\]\(([^)#:\s]+)(?:#[^)]*)?\)/g)
+	while ($text =~ /\]\(([^)#:\s]+)(?:#([^)]*))?\)/g)
 	{
-		ok(-e "$docs/$link", "$page: $link exists");
+		my ($link, $anchor) = ($1, $2);
+		ok(-e "$folder/$link", "$page: $link exists");
+		ok({ anchors(slurp_file("$folder/$link")) }->{$anchor}, "$page: $link has $anchor") if defined $anchor;
 	}
 	my @sql = $text =~ /^```sql\n(.*?)^```$/msg;
 	next if !@sql || ($text =~ /CREATE EXTENSION (?!zheap_am)(\w+)/ && !$installed{$1});
 	# for two servers: t/057_move_server
 	next if $page eq 'logical-replication';
-	(my $db = "guide_$page") =~ tr/-/_/;
+	(my $db = lc "guide_$page") =~ tr/-/_/;
 	$node->safe_psql('postgres', "CREATE DATABASE $db");
 	my ($ret, $out, $err) = $node->psql($db, join("\n", @sql), on_error_stop => 1);
 	is($ret, 0, "$page: " . @sql . ' blocks of SQL') or diag($err);
@@ -70,6 +82,22 @@ SKIP:
 	}
 }
 
+# --- the reference names what there is
+my $reference = slurp_file("$docs/reference.md");
+for my $name (split /\n/, $node->safe_psql('guide_monitoring', q{
+SELECT name FROM pg_settings WHERE name ~ '^zheap\.' AND name !~ '^zheap\.debug_'
+UNION ALL
+SELECT p.proname || '(' FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'zheap_am'
+	JOIN pg_proc p ON p.oid = d.objid AND d.classid = 'pg_proc'::regclass
+	WHERE p.prorettype <> 'table_am_handler'::regtype AND p.proname !~ '^pg_stat_get_'
+	AND p.proname NOT IN ('pg_zheap_undo_logs', 'pg_zheap_undo_holders') -- those of 1.0
+UNION ALL
+SELECT c.relname FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'zheap_am'
+	JOIN pg_class c ON c.oid = d.objid AND d.classid = 'pg_class'::regclass WHERE c.relkind = 'v'}))
+{
+	like($reference, qr/^\| `\Q$name\E/m, "the reference has $name");
+}
+
 # --- queries for Prometheus, as somebody who may only look
 $node->safe_psql('guide_monitoring', 'CREATE ROLE watcher LOGIN; GRANT pg_monitor TO watcher');
 ok($node->poll_query_until('guide_monitoring', q{SELECT n_tup_upd = 1010 AND n_tup_hot_upd = 1000 FROM pg_stat_user_tables WHERE relname = 'job'}), 'in place counts as HOT');
@@ -84,9 +112,9 @@ for my $query (@query)
 # --- the terminal's view
 my $writer = session($node, 'guide_monitoring');
 ask($writer, 'BEGIN; UPDATE job SET state = 2');
-my $top = $ENV{ZHEAP_TOP} // "$FindBin::RealBin/../tools/zheap-top";
+my $view = $ENV{ZHEAP_TOP} // "$top/tools/zheap-top";
 my ($out, $err) = ('', '');
-ok(IPC::Run::run([ 'bash', $top, '-n', '2', '-i', '0.1', '--', '-h', $node->host, '-p', $node->port, '-d', 'guide_monitoring' ], '>', \$out, '2>', \$err), 'zheap-top') or diag($err);
+ok(IPC::Run::run([ 'bash', $view, '-n', '2', '-i', '0.1', '--', '-h', $node->host, '-p', $node->port, '-d', 'guide_monitoring' ], '>', \$out, '2>', \$err), 'zheap-top') or diag($err);
 like($out, qr/undo\n.*holders\n.*backend.*writers\n.*20000.*rollbacks\n.*undo\n/s, 'shows holders and writers, twice');
 finish_session($writer);
 $node->stop;
