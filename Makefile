@@ -10,7 +10,7 @@
 #                      (core-suites-parallel, -wal, -minimal, -logical:
 #                      other settings)
 #   make packages      Debian's packages, built and tried; make dist: an archive
-#                      for PGXN; make top: undo, holders, rollbacks, refreshed
+#                      for PGXN (DIST=folder); make top: undo, holders, rollbacks, refreshed
 #   make bench         measures heap beside zheap: bench/README.md
 #   make check-layers  no object may use one that stands to its right in OBJS,
 #                      no file include a header of a later folder
@@ -180,9 +180,10 @@ top:
 	@bash tools/zheap-top
 
 # what is committed, under the name and version that META.json has
+DIST = .
 dist:
 	@name=$$(sed -nE '/^ {3}"(name|version)"/s/.*: "(.*)",/\1/p' META.json | paste -sd-); \
-	git archive --format zip --prefix "$$name/" -o "$$name.zip" HEAD && echo "$$name.zip"
+	git archive --format zip --prefix "$$name/" -o "$(DIST)/$$name.zip" HEAD && echo "$(DIST)/$$name.zip"
 
 # for tools/check
 print-tests:
