@@ -40,7 +40,8 @@ sub first_holder
 {
 	my ($where, $bytes, $what) = @_;
 	return wait_for(qq{SELECT coalesce(bool_and($where AND bytes > $bytes AND held_bytes >= bytes), false)
-		FROM (SELECT * FROM pg_stat_zheap_undo_holders LIMIT 1) h}, $what);
+		FROM (SELECT * FROM pg_stat_zheap_undo_holders LIMIT 1) h}, $what)
+	  || diag(map { one("SELECT * FROM $_") . "\n" } qw(pg_stat_zheap_undo_holders pg_stat_zheap_undo_totals pg_replication_slots pg_stat_replication));
 }
 
 # --- who holds undo?  A snapshot, with a writer that is younger.
