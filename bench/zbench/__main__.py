@@ -76,6 +76,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--ams", default="heap zheap")
     p.add_argument("--settings", default="")
     p.add_argument("--workloads", default="")
+    p.add_argument("--operations", default="")
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--budget", type=float, default=23)
     p.add_argument("--spent", type=float, default=0)
@@ -154,7 +155,7 @@ def main() -> int:
         grid=[int(n) for n in args.grid.split()], seconds=args.seconds_run,
         snapshot_seconds=args.snapshot_seconds, rounds=args.rounds,
         budget=args.budget * 60, tpch_scale=args.tpch_scale, quick=args.quick,
-        long_seconds=args.long_seconds)
+        long_seconds=args.long_seconds, operations=args.operations)
     if len(set(args.ams.split())) < 2:
         sys.exit("two access methods are needed")
     given = settings(args.quick, args.settings)

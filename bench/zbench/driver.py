@@ -30,6 +30,7 @@ class Parameters:
     tpch_scale: float
     quick: bool
     long_seconds: float = 900
+    operations: str = ""		# those of work_instructions that match it
 
     @property
     def short(self) -> float:

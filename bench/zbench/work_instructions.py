@@ -326,18 +326,22 @@ def run_statement(side: Side, s: Statement, file: Path) -> None:
                 raise BenchError(f"{side.am}, {s.name}: {got} is wrong")
 
 
-def count_side(side: Counted, file: Path) -> dict[str, tuple]:
-    """All operations: name to what was counted, divisor and answer."""
+def count_side(side: Counted, file: Path, only: str) -> dict[str, tuple]:
+    """Operations whose name matches: to what was counted, divisor and answer."""
     found: dict[str, tuple] = {}
+    scripts, statements = ([s for s in kind if re.search(only, s.name)]
+                           for kind in (SCRIPTS, STATEMENTS))
+    if not scripts and not statements:
+        raise BenchError(f"no operation matches {only}")
     side.counting = True
     side.start()
     try:
         fill_cache(side)
-        for s in SCRIPTS:
+        for s in scripts:
             run_script(side, s)
-        for s in STATEMENTS:
+        for s in statements:
             run_statement(side, s, file)
-        for s in [*SCRIPTS, *STATEMENTS]:
+        for s in [*scripts, *statements]:
             found[s.name] = (
                 read_counts(Path(side.root), side.am, s.name),
                 s.count if isinstance(s, Script) else s.rows,
@@ -366,8 +370,8 @@ def instructions(b: Bench) -> None:
         load(side, library, folder / "rows")
         side.stop()
     with ThreadPoolExecutor(len(sides)) as pool:
-        found = list(pool.map(lambda s: count_side(s, folder / "rows"),
-                              sides))
+        found = list(pool.map(
+            lambda s: count_side(s, folder / "rows", b.p.operations), sides))
     for side, counted in zip(sides, found):
         for name, (count, n, answer) in counted.items():
             b.note(side, "instructions", count.instructions / n, "", name)
