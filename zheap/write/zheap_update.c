@@ -344,7 +344,8 @@ update_fits_undo(ZRowWrite *w, ZUpdatePlan *plan)
 /*
  * Make sure that the other page of a move, locked along, takes the new row:
  * aborted changes rolled back, xact slot chosen, room there.  False: nothing
- * is locked any more, take the row again.
+ * is locked any more, take the row again.  As an insert, it doesn't wait for an
+ * xact slot: a new page has one.
  */
 static bool
 update_prepare_new_page(ZRowWrite *w, ZUpdatePlan *plan)
@@ -377,18 +378,15 @@ update_prepare_new_page(ZRowWrite *w, ZUpdatePlan *plan)
 		reserved = zheap_xact_slot_reserve(plan->rel, w->newbuf, &w->cx.hz,
 										   w->fxid, 0, &plan->new_choice,
 										   &wait_for);
-		if (reserved == ZRESERVE_WAIT)
-		{
-			zheap_row_wait_xact_slot(w, wait_for);
-			return false;
-		}
 		if (reserved == ZRESERVE_ABORTED)
 		{
 			zheap_row_unlock(w);
 			return false;
 		}
+		plan->no_xact_slot = reserved == ZRESERVE_WAIT;
 		plan->new_off = zheap_page_free_offset(page, &append);
-		if (zheap_page_insert_room(page) >= plan->bodylen &&
+		if (reserved == ZRESERVE_OK &&
+			zheap_page_insert_room(page) >= plan->bodylen &&
 			OffsetNumberIsValid(plan->new_off))
 			return true;
 	}
@@ -437,7 +435,9 @@ update_find_home(ZRowWrite *w, ZUpdatePlan *plan)
 
 	zheap_row_unlock(w);
 	buffer = zheap_space_find_page(plan->rel, plan->bodylen,
-								   0, NULL, &w->newvm);
+								   plan->no_xact_slot ?
+								   ZHEAP_INSERT_NEW_PAGE : 0,
+								   NULL, &w->newvm);
 	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	if (BufferGetBlockNumber(buffer) == w->block)
 		ReleaseBuffer(buffer);	/* the old page has room by now */

@@ -36,6 +36,7 @@ typedef struct ZUpdatePlan
 	bool		reclaimed;		/* for the row in place */
 	bool		no_room;		/* not even after that */
 	bool		reclaimed_move; /* for the row as a new one on its page */
+	bool		no_xact_slot;	/* on a page that had room: take a new one */
 	int			room_options;
 	bool		move;			/* the outcome */
 	/* a move's new version */
