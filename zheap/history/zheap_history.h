@@ -115,8 +115,10 @@ extern uint8 zheap_xact_slot_only(Page page, Fxid fxid, UndoRecPtr urp,
  * Choose the xact slot for a change by fxid (mine); see zheap/README.
  * Exclusive lock held.  May grow the page (own WAL record), never freezes or
  * takes over: that is part of the change itself.  prefer: xact slot id of the
- * row to be changed, or 0.
+ * row to be changed, which may be 0, or ZRESERVE_NEW_ROW.
  */
+#define ZRESERVE_NEW_ROW	0xFF
+
 extern ZReserveResult zheap_xact_slot_reserve(Relation rel, Buffer buffer,
 											  const UndoHorizons *hz,
 											  Fxid fxid, uint8 prefer,

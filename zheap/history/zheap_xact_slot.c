@@ -349,6 +349,45 @@ zheap_xact_slot_freeze_page(Relation rel, Page page, const UndoHorizons *hz,
 }
 
 /* ----------------------------------------------------------------
+ *	rows of an xact slot
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Rows that may refer to an xact slot with this content, which my backend
+ * wrote: those from first to last (Z41).  Known of transactions that wrote to
+ * permanent tables only, whose records {fxid, urp} names for ever (U5).
+ */
+typedef struct HeldRows
+{
+	Fxid		fxid;			/* 0: empty */
+	UndoRecPtr	urp;
+	OffsetNumber first;
+	OffsetNumber last;
+} HeldRows;
+
+#define HELD_ROWS			256
+#define HELD_ROWS_USED		UNDO_KNOB("held-rows", HELD_ROWS, 1, HELD_ROWS)
+
+static HeldRows held[HELD_ROWS];
+static Fxid mixed_top = InvalidFxid;	/* has written to other logs, too */
+
+static inline HeldRows *
+held_place(UndoRecPtr urp)
+{
+	return &held[murmurhash32((uint32) (urp ^ (urp >> 32))) % HELD_ROWS_USED];
+}
+
+/* what is known of the rows, or NULL */
+static inline const HeldRows *
+held_rows(Fxid fxid, UndoRecPtr urp)
+{
+	const HeldRows *h = held_place(urp);
+
+	return h->fxid == fxid && h->urp == urp && fxid != InvalidFxid ? h : NULL;
+}
+
+/* ----------------------------------------------------------------
  *	choosing one for a change
  * ----------------------------------------------------------------
  */
@@ -437,12 +476,67 @@ set_choice(Page page, uint8 id, ZTenure tenure, ZXactSlotChoice *choice)
 }
 
 /*
- * A committed xact slot whose owner is visible to everybody, standbys
- * excepted (Z19), or 0.  *conflict is what they have to be told.
+ * Core knows who is visible to everybody of all that is older than what it
+ * found out last.  For younger ones it looks at every connection, once per
+ * snapshot; that is, in each transaction of one insert.  Where connections are
+ * many, inserts let it look now and then only, and else take over what isn't
+ * known to be visible to all.  That costs a few bytes of undo and WAL; a look
+ * costs as much for about so many connections.
+ */
+#define CONNECTIONS_PER_INSERT	25
+
+/* between two counts of them */
+#define LOOKS_PER_COUNT		256
+
+static Fxid known_to_all = InvalidFxid; /* core said yes of this one */
+static int	inserts_until_look = 0;
+
+static int
+inserts_per_look(void)
+{
+	static int	looks_until_count = 0;
+	static int	inserts = 1;
+
+	if (looks_until_count-- <= 0)
+	{
+		inserts = CountDBBackends(InvalidOid) / CONNECTIONS_PER_INSERT;
+		inserts = Max(inserts, 1);
+		looks_until_count = LOOKS_PER_COUNT - 1;
+	}
+	return UNDO_KNOB("inserts-per-look", inserts, 1, 32);
+}
+
+/* the youngest owner that an insert may ask core about */
+static Fxid
+youngest_to_ask(Page page, const UndoHorizons *hz, const SlotSurvey *s)
+{
+	Fxid		known = Max(known_to_all, hz->all_visible_before);
+	int			nslots = ZPageGetOpaque(page)->nslots;
+	bool		any = false;
+
+	for (int id = 1; id <= nslots; id++)
+	{
+		if (!s->committed[id])
+			continue;
+		if (ZXactSlotFxid(ZPageGetXactSlot(page, id)) <= known)
+			return known;
+		any = true;
+	}
+	if (!any || inserts_until_look-- > 0)
+		return known;
+	inserts_until_look = inserts_per_look() - 1;
+	return PG_UINT64_MAX;
+}
+
+/*
+ * A committed xact slot whose owner, not after youngest, is visible to
+ * everybody, standbys excepted (Z19), or 0.  *conflict is what they have to be
+ * told.
  */
 static uint8
 best_freezable(Relation rel, Page page, const UndoHorizons *hz,
-			   const SlotSurvey *s, uint8 prefer, Fxid *conflict)
+			   const SlotSurvey *s, uint8 prefer, Fxid youngest,
+			   Fxid *conflict)
 {
 	int			nslots = ZPageGetOpaque(page)->nslots;
 
@@ -450,13 +544,17 @@ best_freezable(Relation rel, Page page, const UndoHorizons *hz,
 	for (int i = prefer <= nslots ? 0 : 1; i <= nslots; i++)
 	{
 		int			id = i == 0 ? prefer : i;
+		Fxid		fxid;
 
-		if (id != 0 && s->committed[id] &&
-			zheap_xact_slot_seen_by_all(rel,
-										ZXactSlotFxid(ZPageGetXactSlot(page,
-																	   id)),
-										hz, conflict))
+		if (id == 0 || !s->committed[id])
+			continue;
+		fxid = ZXactSlotFxid(ZPageGetXactSlot(page, id));
+		if (fxid <= youngest &&
+			zheap_xact_slot_seen_by_all(rel, fxid, hz, conflict))
+		{
+			known_to_all = Max(known_to_all, fxid);
 			return id;
+		}
 	}
 	return 0;
 }
@@ -503,6 +601,23 @@ best_committed(Page page, const SlotSurvey *s, uint8 prefer)
 	return best;
 }
 
+/* a committed xact slot of which only my backend wrote the rows, or 0 */
+static uint8
+committed_of_mine(Page page, const SlotSurvey *s)
+{
+	int			nslots = ZPageGetOpaque(page)->nslots;
+
+	for (int id = 1; id <= nslots; id++)
+	{
+		ZXactSlot	slot = ZPageGetXactSlot(page, id);
+
+		if (s->committed[id] && !ZXactSlotIsAmbiguous(slot) &&
+			held_rows(ZXactSlotFxid(slot), slot->urp) != NULL)
+			return id;
+	}
+	return 0;
+}
+
 ZReserveResult
 zheap_xact_slot_reserve(Relation rel, Buffer buffer, const UndoHorizons *hz,
 						Fxid fxid, uint8 prefer, ZXactSlotChoice *choice,
@@ -534,13 +649,24 @@ zheap_xact_slot_reserve(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	id = s.free;
 	if (id == 0)
 	{
+		Fxid		youngest = prefer == ZRESERVE_NEW_ROW ?
+			youngest_to_ask(page, hz, &s) : PG_UINT64_MAX;
 		Fxid		conflict;
 
-		id = best_freezable(rel, page, hz, &s, prefer, &conflict);
+		id = best_freezable(rel, page, hz, &s, prefer, youngest, &conflict);
 		if (id != 0)
 		{
 			set_choice(page, id, ZTENURE_FROZEN, choice);
 			choice->conflict = conflict;
+			return ZRESERVE_OK;
+		}
+
+		/* instead of that; the takeover's pass is short */
+		if (youngest != PG_UINT64_MAX)
+			id = committed_of_mine(page, &s);
+		if (id != 0)
+		{
+			set_choice(page, id, ZTENURE_FOREIGN, choice);
 			return ZRESERVE_OK;
 		}
 	}
@@ -578,40 +704,6 @@ zheap_xact_slot_reserve(Relation rel, Buffer buffer, const UndoHorizons *hz,
  * ----------------------------------------------------------------
  */
 
-/*
- * Rows that may refer to an xact slot with this content, which my backend
- * wrote: those from first to last (Z41).  Known of transactions that wrote to
- * permanent tables only, whose records {fxid, urp} names for ever (U5).
- */
-typedef struct HeldRows
-{
-	Fxid		fxid;			/* 0: empty */
-	UndoRecPtr	urp;
-	OffsetNumber first;
-	OffsetNumber last;
-} HeldRows;
-
-#define HELD_ROWS			256
-#define HELD_ROWS_USED		UNDO_KNOB("held-rows", HELD_ROWS, 1, HELD_ROWS)
-
-static HeldRows held[HELD_ROWS];
-static Fxid mixed_top = InvalidFxid;	/* has written to other logs, too */
-
-static inline HeldRows *
-held_place(UndoRecPtr urp)
-{
-	return &held[murmurhash32((uint32) (urp ^ (urp >> 32))) % HELD_ROWS_USED];
-}
-
-/* what is known of the rows, or NULL */
-static inline const HeldRows *
-held_rows(Fxid fxid, UndoRecPtr urp)
-{
-	const HeldRows *h = held_place(urp);
-
-	return h->fxid == fxid && h->urp == urp && fxid != InvalidFxid ? h : NULL;
-}
-
 /* See zheap_history.h. */
 void
 zheap_xact_slot_note_rows(Relation rel, const ZXactSlotChoice *choice,
@@ -627,10 +719,11 @@ zheap_xact_slot_note_rows(Relation rel, const ZXactSlotChoice *choice,
 			memset(held, 0, sizeof(held));
 		mixed_top = top;
 	}
-	if (mixed_top == top || choice->tenure == ZTENURE_FOREIGN)
+	if (mixed_top == top)
 		return;
 	if (choice->tenure == ZTENURE_CONTINUE ||
-		choice->tenure == ZTENURE_FAMILY)
+		choice->tenure == ZTENURE_FAMILY ||
+		choice->tenure == ZTENURE_FOREIGN)
 	{
 		const HeldRows *before = held_rows(choice->prev_fxid,
 										   choice->prev_urp);

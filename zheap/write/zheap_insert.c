@@ -142,7 +142,8 @@ choose_xact_slot(InsertOp *op, InsertStep *step)
 	}
 
 	switch (zheap_xact_slot_reserve(op->rel, step->buffer, &step->cx.hz,
-									op->fxid, 0, &step->choice, &wait_for))
+									op->fxid, ZRESERVE_NEW_ROW, &step->choice,
+									&wait_for))
 	{
 		case ZRESERVE_OK:
 			return true;

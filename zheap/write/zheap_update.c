@@ -376,8 +376,8 @@ update_prepare_new_page(ZRowWrite *w, ZUpdatePlan *plan)
 	if (zheap_page_insert_room(page) >= plan->bodylen)
 	{
 		reserved = zheap_xact_slot_reserve(plan->rel, w->newbuf, &w->cx.hz,
-										   w->fxid, 0, &plan->new_choice,
-										   &wait_for);
+										   w->fxid, ZRESERVE_NEW_ROW,
+										   &plan->new_choice, &wait_for);
 		if (reserved == ZRESERVE_ABORTED)
 		{
 			zheap_row_unlock(w);
