@@ -192,6 +192,21 @@ zheap_header_put(char *tuple, const ZTupleHeader *header)
 	memcpy(tuple + 3, &header->flags2, sizeof(uint16));
 }
 
+/*
+ * The xact slot that a row's header names; NULL if it names none, or if the page
+ * is damaged and there is no such xact slot or nobody owns it (Z3).
+ */
+static inline ZXactSlot
+zheap_page_row_slot(Page page, const ZTupleHeader *header)
+{
+	ZXactSlot	slot;
+
+	if (header->slot == 0 || header->slot > ZPageGetOpaque(page)->nslots)
+		return NULL;
+	slot = ZPageGetXactSlot(page, header->slot);
+	return ZXactSlotIsFree(slot) ? NULL : slot;
+}
+
 /* true length (header + bitmap + data [+ origins]) of an allocation */
 extern uint16 zheap_page_tuple_len(const char *tuple, uint16 lp_len);
 

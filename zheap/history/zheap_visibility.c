@@ -765,14 +765,13 @@ zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
 	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
 		return false;
 	zheap_header_get((char *) PageGetItem(page, lp), &hdr);
-	if (!ZHeaderIsEnded(&hdr) || (hdr.flags2 & ZH_LOCK_ONLY) ||
-		hdr.slot == 0 || hdr.slot > ZPageGetOpaque(page)->nslots)
+	if (!ZHeaderIsEnded(&hdr) || (hdr.flags2 & ZH_LOCK_ONLY))
 		return false;
 
-	walk.slot = ZPageGetXactSlot(page, hdr.slot);
-	walk.fxid = ZXactSlotFxid(walk.slot);
-	if (walk.fxid == InvalidFxid)
+	walk.slot = zheap_page_row_slot(page, &hdr);
+	if (walk.slot == NULL)
 		return false;			/* damaged, as above */
+	walk.fxid = ZXactSlotFxid(walk.slot);
 	walk.hz = &cx->hz;
 	switch (mvcc ? mvcc_status(cx, &walk, buffer) :
 			zheap_walk_status(&walk, buffer))

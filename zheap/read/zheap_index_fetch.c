@@ -189,12 +189,9 @@ show_as_it_stands(Relation rel, Snapshot snapshot, const UndoHorizons *hz,
 		return false;
 	if (hdr.slot != 0 && (hdr.flags2 & ZH_LOCK_ONLY) == 0)
 	{
-		ZXactSlot	owner;
+		ZXactSlot	owner = zheap_page_row_slot(page, &hdr);
 
-		if (hdr.slot > ZPageGetOpaque(page)->nslots)
-			return false;
-		owner = ZPageGetXactSlot(page, hdr.slot);
-		if (ZXactSlotIsFree(owner))
+		if (owner == NULL)
 			return false;
 		writer = ZXactSlotFxid(owner);
 		if (writer < hz->all_visible_before)

@@ -155,7 +155,7 @@ restore_owner(Rollback *rb, uint8 id, ZTupleHeader *hdr)
 {
 	const ZUndo *r = &rb->walk.undo;
 	uint8		old = r->flags & ZUNDO_OLD_MASK;
-	uint8		oldslot = hdr->slot;
+	ZXactSlot	slot = zheap_page_row_slot(rb->page, hdr);
 
 	if (old == ZUNDO_OLD_IN_CHAIN && (hdr->flags2 & ZH_LOCK_ONLY) == 0)
 	{
@@ -170,13 +170,11 @@ restore_owner(Rollback *rb, uint8 id, ZTupleHeader *hdr)
 		return;
 	}
 	if (old == ZUNDO_OLD_LINK && (hdr->flags2 & ZH_LOCK_ONLY) == 0 &&
-		r->link_fxid >= rb->walk.hz->all_visible_before &&
-		oldslot >= 1 && oldslot <= ZPageGetOpaque(rb->page)->nslots &&
-		!ZXactSlotIsFree(ZPageGetXactSlot(rb->page, oldslot)))
+		r->link_fxid >= rb->walk.hz->all_visible_before && slot != NULL)
 	{
-		if (ZXactSlotFxid(ZPageGetXactSlot(rb->page, oldslot)) == r->link_fxid)
+		if (ZXactSlotFxid(slot) == r->link_fxid)
 			return;				/* slot and REUSED as recorded */
-		if (has_tenure(rb, oldslot, r->link_fxid))
+		if (has_tenure(rb, hdr->slot, r->link_fxid))
 		{
 			ZHeaderSetReused(hdr, ZH_REUSED_FOREIGN);
 			return;

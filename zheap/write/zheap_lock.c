@@ -516,14 +516,14 @@ row_look_own(ZRowWrite *w)
 static Fxid
 settled_writer(Page page, const ZTupleHeader *header)
 {
+	ZXactSlot	slot = zheap_page_row_slot(page, header);
 	Fxid		writer;
 	Fxid		next = U64FromFullTransactionId(ReadNextFullTransactionId());
 
-	if (header->slot == 0 || header->slot > ZPageGetOpaque(page)->nslots ||
-		(header->flags2 & ZH_LOCK_ONLY) != 0 ||
+	if (slot == NULL || (header->flags2 & ZH_LOCK_ONLY) != 0 ||
 		ZHeaderReused(header) == ZH_REUSED_FOREIGN)
 		return InvalidFxid;
-	writer = ZXactSlotFxid(ZPageGetXactSlot(page, header->slot));
+	writer = ZXactSlotFxid(slot);
 	return writer + MaxTransactionId / 2 > next ? writer : InvalidFxid;
 }
 
