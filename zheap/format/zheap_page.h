@@ -214,8 +214,8 @@ extern uint16 zheap_page_tuple_len(const char *tuple, uint16 lp_len);
  * Old TIDs of a moved row at which row lockers may be alive, oldest first; each
  * with the newest of these lockers: younger ones aren't meant, the TID was
  * given to another row.  One stands at the end of the row; the bit MORE of its
- * offset says that another one stands before it, and so on.  Not part of the
- * row's values.
+ * offset says that another one stands before it, and so on; the bit OVERFLOW
+ * that its lockers hold the TID's overflow lock.  Not part of the row's values.
  *
  * Where they would be too many the oldest ones become one without a place (its
  * block is Invalid): any transaction up to "newest" may be a locker.
@@ -231,6 +231,7 @@ typedef struct ZOrigin
 
 #define ZHEAP_MAX_ORIGINS		4
 #define ZHEAP_ORIGIN_MORE		0x8000
+#define ZHEAP_ORIGIN_OVERFLOW	0x4000
 #define ZHEAP_ORIGIN_SIZE		14	/* u64 newest, TID */
 
 /* number of origins of a row of true length len; into origins unless NULL */

@@ -668,7 +668,7 @@ row_try(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 	}
 
 	/* lockers that got no xact slot hold the tag */
-	overflow_mode = w->wish.alone ? LockTupleExclusive : w->mode;
+	overflow_mode = w->mode;
 	if ((w->header.flags2 & ZH_HW_LOCKED) &&
 		!(w->held.overflow && w->held.overflow_mode >= overflow_mode))
 		return ROW_GET_TAG;

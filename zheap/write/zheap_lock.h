@@ -66,7 +66,6 @@ typedef struct ZRowWish
 {
 	bool		wait;			/* false: TM_BeingModified instead of waiting */
 	bool		lock_only;		/* a lock; else a change of the row */
-	bool		alone;			/* no holder of the overflow lock may be left */
 	bool		later;			/* a later version of a row that is being
 								 * locked FOR KEY SHARE below a move */
 	bool		vm;				/* the page's all-visible bit may be cleared */
@@ -157,6 +156,12 @@ extern TM_Result zheap_row_wait_for(ZRowWrite *w, Fxid fxid);
 
 /* no xact slot on one of the pages: give them up, wait for a running owner */
 extern void zheap_row_wait_xact_slot(ZRowWrite *w, Fxid fxid);
+
+/* a row's overflow lock */
+extern void zheap_row_overflow_tag(LOCKTAG *tag, Relation rel,
+								   BlockNumber block, OffsetNumber off);
+extern Fxid zheap_lockers_overflow_holder(Relation rel, BlockNumber block,
+										  OffsetNumber off);
 
 /* give the pages up, take the overflow lock; TM_Ok or TM_WouldBlock */
 extern TM_Result zheap_row_take_overflow_lock(ZRowWrite *w);

@@ -18,6 +18,10 @@
  * old transaction that locks that row too, FOR KEY SHARE, is waited for
  * without need.)
  *
+ * Lockers that got no xact slot hold the overflow lock of the TID.  They can't be
+ * told one by one, but the lock manager knows them: an origin says that there
+ * are some, and any up to the last xid that was given then may be meant.
+ *
  * A row that many have locked, each at another of its old TIDs, can't name all
  * of them.  The mover doesn't wait for one to go away, for that one may soon
  * wait for the mover: the oldest are named together, by the youngest xid that
@@ -245,27 +249,15 @@ xid_of_virtual(VirtualTransactionId vxid)
 	return TwoPhaseGetXidByVirtualXID(vxid, &more);
 }
 
-/*
- * The lockers that an origin without a place may mean.  Whoever has a row
- * locked has locked the table, too, in a mode that ExclusiveLock conflicts
- * with, so transactions of other tables don't count.  No page locked.
- */
+/* Holders of a heavyweight lock that conflict with mode, up to newest. */
 static void
-find_old_lockers(Relation rel, Fxid newest, LockTupleMode want,
-				 ZLockers *lockers)
+note_holders(const LOCKTAG *tag, LOCKMODE mode, Fxid newest,
+			 LockTupleMode want, ZLockers *lockers)
 {
-	Fxid		own = U64FromFullTransactionId(GetTopFullTransactionIdIfAny());
-	LOCKTAG		tag;
 	VirtualTransactionId *vxids;
 	int			n;
 
-	memset(lockers, 0, sizeof(ZLockers));
-	if (own != InvalidFxid && own <= newest)
-		note_lock(lockers, want, own, true, LockTupleKeyShare);
-
-	SET_LOCKTAG_RELATION(tag, rel->rd_lockInfo.lockRelId.dbId,
-						 rel->rd_lockInfo.lockRelId.relId);
-	vxids = GetLockConflicts(&tag, ExclusiveLock, &n);
+	vxids = GetLockConflicts(tag, mode, &n);
 	for (int i = 0; i < n; i++)
 	{
 		TransactionId xid = xid_of_virtual(vxids[i]);
@@ -278,6 +270,45 @@ find_old_lockers(Relation rel, Fxid newest, LockTupleMode want,
 		if (fxid <= newest)
 			note_lock(lockers, want, fxid, false, LockTupleKeyShare);
 	}
+}
+
+/*
+ * The lockers that an origin without a place may mean.  Whoever has a row
+ * locked has locked the table, too, in a mode that ExclusiveLock conflicts
+ * with, so transactions of other tables don't count.  No page locked.
+ */
+static void
+find_old_lockers(Relation rel, Fxid newest, LockTupleMode want,
+				 ZLockers *lockers)
+{
+	Fxid		own = U64FromFullTransactionId(GetTopFullTransactionIdIfAny());
+	LOCKTAG		tag;
+
+	memset(lockers, 0, sizeof(ZLockers));
+	if (own != InvalidFxid && own <= newest)
+		note_lock(lockers, want, own, true, LockTupleKeyShare);
+
+	SET_LOCKTAG_RELATION(tag, rel->rd_lockInfo.lockRelId.dbId,
+						 rel->rd_lockInfo.lockRelId.relId);
+	note_holders(&tag, ExclusiveLock, newest, want, lockers);
+}
+
+/* The lockers at an origin that hold its overflow lock. */
+static void
+find_overflow_lockers(Relation rel, const ZOrigin *origin, LockTupleMode want,
+					  ZLockers *lockers)
+{
+	Fxid		own = U64FromFullTransactionId(GetTopFullTransactionIdIfAny());
+	LOCKTAG		tag;
+
+	memset(lockers, 0, sizeof(ZLockers));
+	zheap_row_overflow_tag(&tag, rel,
+						   ItemPointerGetBlockNumber(&origin->tid),
+						   ItemPointerGetOffsetNumber(&origin->tid) &
+						   ~ZHEAP_ORIGIN_OVERFLOW);
+	if (own != InvalidFxid && own <= origin->newest)
+		note_lock(lockers, want, own, true, LockTupleKeyShare);
+	note_holders(&tag, AccessExclusiveLock, origin->newest, want, lockers);
 }
 
 /*
@@ -295,10 +326,12 @@ zheap_lockers_scan_origins(ZOrigins *origins, Relation rel, LockTupleMode want)
 	{
 		ZLockers	lockers;
 
-		if (ZOriginHasPlace(&origins->origin[i]))
-			scan_origin(rel, &origins->origin[i], want, &lockers);
-		else
+		if (!ZOriginHasPlace(&origins->origin[i]))
 			find_old_lockers(rel, origins->origin[i].newest, want, &lockers);
+		else if (origins->origin[i].tid.ip_posid & ZHEAP_ORIGIN_OVERFLOW)
+			find_overflow_lockers(rel, &origins->origin[i], want, &lockers);
+		else
+			scan_origin(rel, &origins->origin[i], want, &lockers);
 		origins->foreign[i] = lockers.foreign_live ? lockers.foreign :
 			InvalidFxid;
 		if (lockers.own_live)
@@ -306,6 +339,24 @@ zheap_lockers_scan_origins(ZOrigins *origins, Relation rel, LockTupleMode want)
 		if (origins->conflict == InvalidFxid)
 			origins->conflict = lockers.conflict;
 	}
+}
+
+/*
+ * Another transaction that holds the overflow lock of a row, or Invalid.  May be
+ * asked with the page locked: nobody who holds a light-weight lock of the lock
+ * manager waits for a page.
+ */
+Fxid
+zheap_lockers_overflow_holder(Relation rel, BlockNumber block,
+							  OffsetNumber off)
+{
+	ZLockers	lockers = {0};
+	LOCKTAG		tag;
+
+	zheap_row_overflow_tag(&tag, rel, block, off);
+	note_holders(&tag, AccessExclusiveLock, PG_UINT64_MAX,
+				 LockTupleKeyShare, &lockers);
+	return lockers.foreign;
 }
 
 /*

@@ -16,6 +16,7 @@
 
 #include "access/htup_details.h"
 #include "access/sysattr.h"
+#include "access/transam.h"
 #include "access/tupmacs.h"
 #include "access/xloginsert.h"
 #include "catalog/partition.h"
@@ -259,12 +260,28 @@ static Fxid
 update_make_body(ZRowWrite *w, ZUpdatePlan *plan, bool move)
 {
 	const ZOrigins *o = &w->origins;
-	ZOrigin		origin[ZHEAP_MAX_ORIGINS + 1];
+	ZOrigin		origin[ZHEAP_MAX_ORIGINS + 2];
 	Fxid		fxid = InvalidFxid;
 	int			n = 0;
 	int			max = 0;
 
 	Assert(o->n == 0 || o->known);
+
+	/*
+	 * Holders of the overflow lock can't be told one by one.  All of them
+	 * have an xid by now: they looked at the row, holding it, before.
+	 */
+	if (move && (w->header.flags2 & ZH_HW_LOCKED) && !plan->key_changed)
+		fxid = zheap_lockers_overflow_holder(plan->rel, w->block, w->off);
+	if (fxid != InvalidFxid)
+	{
+		Fxid		next =
+			U64FromFullTransactionId(ReadNextFullTransactionId());
+
+		origin[n].tid = w->tid;
+		origin[n].tid.ip_posid |= ZHEAP_ORIGIN_OVERFLOW;
+		origin[n++].newest = next - 1;
+	}
 	for (int i = 0; i < o->n; i++)
 	{
 		if (o->foreign[i] != InvalidFxid)
@@ -507,13 +524,6 @@ update_try_move(ZRowWrite *w, ZUpdatePlan *plan, Fxid *wait_for)
 			zheap_row_unlock(w);
 			return UPDATE_AGAIN;
 		}
-	}
-	/* holders of the overflow lock can't be named: wait for them */
-	if ((w->header.flags2 & ZH_HW_LOCKED) && !w->wish.alone)
-	{
-		w->wish.alone = true;
-		zheap_row_unlock(w);
-		return UPDATE_AGAIN;
 	}
 	*wait_for = update_make_body(w, plan, true);
 	if (*wait_for != InvalidFxid)
