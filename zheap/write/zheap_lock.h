@@ -158,8 +158,8 @@ extern TM_Result zheap_row_wait_for(ZRowWrite *w, Fxid fxid);
 extern void zheap_row_wait_xact_slot(ZRowWrite *w, Fxid fxid);
 
 /* a row's overflow lock */
-extern void zheap_row_overflow_tag(LOCKTAG *tag, Relation rel,
-								   BlockNumber block, OffsetNumber off);
+extern void zheap_lockers_overflow_tag(LOCKTAG *tag, Relation rel,
+									   BlockNumber block, OffsetNumber off);
 extern Fxid zheap_lockers_overflow_holder(Relation rel, BlockNumber block,
 										  OffsetNumber off);
 

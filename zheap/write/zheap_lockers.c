@@ -249,6 +249,18 @@ xid_of_virtual(VirtualTransactionId vxid)
 	return TwoPhaseGetXidByVirtualXID(vxid, &more);
 }
 
+void
+zheap_lockers_overflow_tag(LOCKTAG *tag, Relation rel, BlockNumber block,
+						   OffsetNumber off)
+{
+	tag->locktag_field1 = rel->rd_lockInfo.lockRelId.dbId;
+	tag->locktag_field2 = rel->rd_lockInfo.lockRelId.relId;
+	tag->locktag_field3 = block;
+	tag->locktag_field4 = off;
+	tag->locktag_type = LOCKTAG_USERLOCK;
+	tag->locktag_lockmethodid = DEFAULT_LOCKMETHOD;
+}
+
 /* Holders of a heavyweight lock that conflict with mode, up to newest. */
 static void
 note_holders(const LOCKTAG *tag, LOCKMODE mode, Fxid newest,
@@ -302,10 +314,10 @@ find_overflow_lockers(Relation rel, const ZOrigin *origin, LockTupleMode want,
 	LOCKTAG		tag;
 
 	memset(lockers, 0, sizeof(ZLockers));
-	zheap_row_overflow_tag(&tag, rel,
-						   ItemPointerGetBlockNumber(&origin->tid),
-						   ItemPointerGetOffsetNumber(&origin->tid) &
-						   ~ZHEAP_ORIGIN_OVERFLOW);
+	zheap_lockers_overflow_tag(&tag, rel,
+							   ItemPointerGetBlockNumber(&origin->tid),
+							   ItemPointerGetOffsetNumber(&origin->tid) &
+							   ~ZHEAP_ORIGIN_OVERFLOW);
 	if (own != InvalidFxid && own <= origin->newest)
 		note_lock(lockers, want, own, true, LockTupleKeyShare);
 	note_holders(&tag, AccessExclusiveLock, origin->newest, want, lockers);
@@ -353,7 +365,7 @@ zheap_lockers_overflow_holder(Relation rel, BlockNumber block,
 	ZLockers	lockers = {0};
 	LOCKTAG		tag;
 
-	zheap_row_overflow_tag(&tag, rel, block, off);
+	zheap_lockers_overflow_tag(&tag, rel, block, off);
 	note_holders(&tag, AccessExclusiveLock, PG_UINT64_MAX,
 				 LockTupleKeyShare, &lockers);
 	return lockers.foreign;

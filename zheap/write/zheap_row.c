@@ -403,18 +403,6 @@ zheap_row_wait_xact_slot(ZRowWrite *w, Fxid fxid)
 	UNDO_ERROR_POINT("waited-for-slot");
 }
 
-void
-zheap_row_overflow_tag(LOCKTAG *tag, Relation rel, BlockNumber block,
-					   OffsetNumber off)
-{
-	tag->locktag_field1 = rel->rd_lockInfo.lockRelId.dbId;
-	tag->locktag_field2 = rel->rd_lockInfo.lockRelId.relId;
-	tag->locktag_field3 = block;
-	tag->locktag_field4 = off;
-	tag->locktag_type = LOCKTAG_USERLOCK;
-	tag->locktag_lockmethodid = DEFAULT_LOCKMETHOD;
-}
-
 /*
  * The overflow lock of a row, for lockers that get no xact slot: a lock of
  * the transaction's lifetime that survives PREPARE and is given back at a
@@ -427,7 +415,7 @@ zheap_row_take_overflow_lock(ZRowWrite *w)
 	LOCKTAG		tag;
 
 	zheap_row_unlock(w);
-	zheap_row_overflow_tag(&tag, w->rel, w->block, w->off);
+	zheap_lockers_overflow_tag(&tag, w->rel, w->block, w->off);
 
 	if (LockAcquire(&tag, heavy_mode[mode], false,
 					w->policy != LockWaitBlock) == LOCKACQUIRE_NOT_AVAIL)
