@@ -13,6 +13,12 @@
  * counted.  Nothing tells a standby of dropped tables: what was counted for one
  * stays there until the counters are reset.
  *
+ * Beside it each process has places for the tables that it counts for at
+ * present, which it changes without a lock, so that transactions need not hand
+ * anything on.  Readers add what they find there, and what a process leaves at
+ * its end its successor goes on with.  To make room for another table the
+ * process moves the counts of one to the hash table.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -48,6 +54,17 @@ flush_entry(PgStat_EntryRef *ref, bool nowait)
 	return true;
 }
 
+/* the pending entry that table_stats_mine() found last */
+static PgStat_EntryRef *mine = NULL;
+static Oid	mine_relid = InvalidOid;
+
+static void
+forget_mine(PgStat_EntryRef *ref)
+{
+	if (ref == mine)
+		mine = NULL;
+}
+
 static const PgStat_KindInfo table_stats_kind = {
 	.name = "zheap_tables",
 	.fixed_amount = false,
@@ -56,7 +73,8 @@ static const PgStat_KindInfo table_stats_kind = {
 	.shared_data_off = offsetof(TableStatsEntry, stats),
 	.shared_data_len = sizeof(TableStats),
 	.pending_size = sizeof(TableStats),
-	.flush_pending_cb = flush_entry
+	.flush_pending_cb = flush_entry,
+	.delete_pending_cb = forget_mine
 };
 
 void
@@ -75,6 +93,18 @@ table_stats_shmem_startup(void)
 {
 }
 
+TableStats *
+table_stats_mine(Oid relid)
+{
+	if (mine == NULL || relid != mine_relid)
+	{
+		mine = pgstat_prep_pending_entry(TABLE_STATS_KIND, MyDatabaseId,
+										 relid, NULL);
+		mine_relid = relid;
+	}
+	return mine->pending;
+}
+
 void
 table_stats_add(Oid dboid, Oid relid, const TableStats *more)
 {
@@ -88,10 +118,17 @@ bool
 table_stats_get(Oid dboid, Oid relid, TableStats *stats)
 {
 	TableStats *found = pgstat_fetch_entry(TABLE_STATS_KIND, dboid, relid);
+	PgStat_EntryRef *ref = pgstat_fetch_pending_entry(TABLE_STATS_KIND, dboid,
+													  relid);
 
 	if (found != NULL)
 		*stats = *found;
-	return found != NULL;
+	else
+		memset(stats, 0, sizeof(TableStats));
+	/* what is still counted for a table that others dropped goes nowhere */
+	if (ref != NULL && !ref->shared_entry->dropped)
+		table_stats_merge(stats, ref->pending);
+	return found != NULL || ref != NULL;
 }
 
 void
@@ -118,9 +155,11 @@ table_stats_drop_database(Oid dboid)
 
 #else
 
+#include "common/hashfn.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
+#include "storage/proc.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/hsearch.h"
@@ -159,14 +198,62 @@ typedef struct FileHead
 	uint32		entry_size;
 } FileHead;
 
+/*
+ * A process counts for the tables of a set in so many places.  Only the process
+ * itself changes the counts, and gives a place to a table, with the lock shared.
+ */
+#define SETS				8
+#define PLACES				4
+
+typedef struct Place
+{
+	TableKey	key;			/* no relid: free */
+	uint32		resets;			/* those that had been when it was taken */
+	TableStats	stats;
+} Place;
+
+typedef struct Places
+{
+	uint32		resets;			/* changed with the lock held exclusively */
+	/* by place in the array of processes, then by set */
+	Place		places[FLEXIBLE_ARRAY_MEMBER];
+} Places;
+
 static HTAB *table = NULL;
-static LWLock *table_lock = NULL;	/* exclusive: entries come and go */
+static Places *shared = NULL;
+static Place *last = NULL;		/* that table_stats_mine() found */
+
+/*
+ * Exclusive: entries come and go, counters are read, the places of others
+ * change their table.
+ */
+static LWLock *table_lock = NULL;
 
 static void
 require(void)
 {
 	if (table == NULL)
 		elog(ERROR, "zheap_am must be loaded via shared_preload_libraries");
+}
+
+static Place *
+set_of(int process, Oid relid)
+{
+	return &shared->places[(process * SETS + murmurhash32(relid) % SETS) *
+						   PLACES];
+}
+
+static inline bool
+is_taken(const Place *place)
+{
+	return OidIsValid(place->key.relid) && place->resets == shared->resets;
+}
+
+static inline bool
+is_place_of(const Place *place, const TableKey *key)
+{
+	return place->key.relid == key->relid && place->key.dboid == key->dboid &&
+		is_taken(place);
 }
 
 /* NULL: there are too many; the lock is held exclusively */
@@ -231,6 +318,13 @@ write_entries(FILE *file)
 	HASH_SEQ_STATUS status;
 	TableEntry *entry;
 
+	for (int i = 0; i < MaxBackends * SETS * PLACES; i++)
+	{
+		Place	   *place = &shared->places[i];
+
+		if (is_taken(place) && (entry = enter(&place->key)) != NULL)
+			table_stats_merge(&entry->stats, &place->stats);
+	}
 	hash_seq_init(&status, table);
 	while ((entry = hash_seq_search(&status)) != NULL)
 	{
@@ -271,10 +365,18 @@ table_stats_register(void)
 {
 }
 
+static Size
+places_size(void)
+{
+	return add_size(offsetof(Places, places),
+					mul_size(sizeof(Place) * SETS * PLACES, MaxBackends));
+}
+
 void
 table_stats_shmem_request(void)
 {
 	RequestAddinShmemSpace(hash_estimate_size(MAX_TABLES, sizeof(TableEntry)));
+	RequestAddinShmemSpace(places_size());
 	RequestNamedLWLockTranche(TRANCHE, 1);
 }
 
@@ -283,11 +385,16 @@ table_stats_shmem_startup(void)
 {
 	HASHCTL		info =
 	{.keysize = sizeof(TableKey),.entrysize = sizeof(TableEntry)};
+	bool		found;
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	table_lock = &(GetNamedLWLockTranche(TRANCHE))->lock;
 	table = ShmemInitHash("zheap table statistics", MAX_TABLES, MAX_TABLES,
 						  &info, HASH_ELEM | HASH_BLOBS);
+	shared = ShmemInitStruct("zheap table statistics in progress",
+							 places_size(), &found);
+	if (!found)
+		memset(shared, 0, places_size());
 	if (!IsUnderPostmaster)
 	{
 		if (hash_get_num_entries(table) == 0)
@@ -301,6 +408,82 @@ table_stats_shmem_startup(void)
  *	use
  * ----------------------------------------------------------------
  */
+
+/*
+ * Move what a place has to the hash table.  The lock is held shared; may be held
+ * exclusively after that.
+ */
+static void
+clear_place(Place *place)
+{
+	TableEntry *entry = hash_search(table, &place->key, HASH_FIND, NULL);
+
+	if (entry == NULL)
+	{
+		LWLockRelease(table_lock);
+		LWLockAcquire(table_lock, LW_EXCLUSIVE);
+		if (is_taken(place))	/* still */
+			entry = enter(&place->key);
+	}
+	if (entry != NULL)
+		merge(entry, &place->stats);
+}
+
+/* A place for a table, which may have been another's. */
+static Place *
+take_place(Place *set, const TableKey *key)
+{
+	static int	next = 0;
+	Place	   *place = NULL;
+
+	LWLockAcquire(table_lock, LW_SHARED);
+	for (int i = 0; i < PLACES && place == NULL; i++)
+		if (!is_taken(&set[i]))
+			place = &set[i];
+	if (place == NULL)
+	{
+		place = &set[next++ % PLACES];
+		clear_place(place);
+	}
+	memset(&place->stats, 0, sizeof(TableStats));
+	place->key = *key;
+	place->resets = shared->resets;
+	LWLockRelease(table_lock);
+	return place;
+}
+
+static TableStats *
+find_place(Oid relid)
+{
+	/* processes without a place here see no tables */
+	static TableStats nowhere;
+	TableKey	key = {MyDatabaseId, relid};
+	int			process;
+	Place	   *set;
+
+	require();
+	process = (int) (MyProc - ProcGlobal->allProcs);
+	if (process >= MaxBackends)
+		return &nowhere;
+	set = set_of(process, relid);
+	for (int i = 0; i < PLACES; i++)
+		if (is_place_of(&set[i], &key))
+		{
+			last = &set[i];
+			return &last->stats;
+		}
+	last = take_place(set, &key);
+	return &last->stats;
+}
+
+TableStats *
+table_stats_mine(Oid relid)
+{
+	if (last != NULL && last->key.relid == relid &&
+		last->resets == shared->resets)
+		return &last->stats;
+	return find_place(relid);
+}
 
 void
 table_stats_add(Oid dboid, Oid relid, const TableStats *more)
@@ -327,18 +510,28 @@ table_stats_get(Oid dboid, Oid relid, TableStats *stats)
 {
 	TableKey	key = {dboid, relid};
 	TableEntry *entry;
+	bool		found;
 
 	require();
-	LWLockAcquire(table_lock, LW_SHARED);
-	entry = hash_search(table, &key, HASH_FIND, NULL);
-	if (entry != NULL)
-	{
-		SpinLockAcquire(&entry->mutex);
+	LWLockAcquire(table_lock, LW_EXCLUSIVE);
+	entry = hash_search(table, &key, HASH_FIND, &found);
+	if (found)
 		*stats = entry->stats;
-		SpinLockRelease(&entry->mutex);
+	else
+		memset(stats, 0, sizeof(TableStats));
+	for (int process = 0; process < MaxBackends; process++)
+	{
+		Place	   *set = set_of(process, relid);
+
+		for (int i = 0; i < PLACES; i++)
+			if (is_place_of(&set[i], &key))
+			{
+				table_stats_merge(stats, &set[i].stats);
+				found = true;
+			}
 	}
 	LWLockRelease(table_lock);
-	return entry != NULL;
+	return found;
 }
 
 void
@@ -349,12 +542,19 @@ table_stats_drop(Oid dboid, Oid relid)
 	require();
 	LWLockAcquire(table_lock, LW_EXCLUSIVE);
 	(void) hash_search(table, &key, HASH_REMOVE, NULL);
+	for (int process = 0; process < MaxBackends; process++)
+	{
+		Place	   *set = set_of(process, relid);
+
+		for (int i = 0; i < PLACES; i++)
+			if (is_place_of(&set[i], &key))
+				set[i].key.relid = InvalidOid;
+	}
 	LWLockRelease(table_lock);
 }
 
-/* InvalidOid: those of all databases */
-static void
-remove_all(Oid dboid)
+void
+table_stats_drop_database(Oid dboid)
 {
 	HASH_SEQ_STATUS status;
 	TableEntry *entry;
@@ -363,21 +563,27 @@ remove_all(Oid dboid)
 	LWLockAcquire(table_lock, LW_EXCLUSIVE);
 	hash_seq_init(&status, table);
 	while ((entry = hash_seq_search(&status)) != NULL)
-		if (!OidIsValid(dboid) || entry->key.dboid == dboid)
+		if (entry->key.dboid == dboid)
 			(void) hash_search(table, &entry->key, HASH_REMOVE, NULL);
+	for (int i = 0; i < MaxBackends * SETS * PLACES; i++)
+		if (shared->places[i].key.dboid == dboid)
+			shared->places[i].key.relid = InvalidOid;
 	LWLockRelease(table_lock);
-}
-
-void
-table_stats_drop_database(Oid dboid)
-{
-	remove_all(dboid);
 }
 
 void
 table_stats_reset(void)
 {
-	remove_all(InvalidOid);
+	HASH_SEQ_STATUS status;
+	TableEntry *entry;
+
+	require();
+	LWLockAcquire(table_lock, LW_EXCLUSIVE);
+	hash_seq_init(&status, table);
+	while ((entry = hash_seq_search(&status)) != NULL)
+		(void) hash_search(table, &entry->key, HASH_REMOVE, NULL);
+	shared->resets++;
+	LWLockRelease(table_lock);
 }
 
 #endif

@@ -30,7 +30,16 @@ extern void table_stats_register(void);
 extern void table_stats_shmem_request(void);
 extern void table_stats_shmem_startup(void);
 
-/* These may throw; nothing but a buffer may be locked. */
+/*
+ * What follows may throw; nothing but a buffer may be locked.
+ */
+
+/*
+ * Where this process counts for a table of its database; good until the next
+ * call, the next statement, or the table's end.
+ */
+extern TableStats *table_stats_mine(Oid relid);
+
 extern void table_stats_add(Oid dboid, Oid relid, const TableStats *more);
 extern bool table_stats_get(Oid dboid, Oid relid, TableStats *stats);
 extern void table_stats_reset(void);

@@ -307,7 +307,7 @@ pg_stat_get_zheap_undo_totals(PG_FUNCTION_ARGS)
 													  values, nulls)));
 }
 
-/* counters of a table of this database; what this backend counted is in it */
+/* counters of a table of this database, with all that this backend counted */
 Datum
 pg_stat_get_zheap_table(PG_FUNCTION_ARGS)
 {

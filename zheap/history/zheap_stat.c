@@ -3,10 +3,10 @@
  * zheap_stat.c
  *	  What is counted per table, for pg_stat_zheap_tables.
  *
- * A backend counts in its own memory.  It hands its counts on where a
- * transaction is about to commit or has to be prepared, or when it ends: there
- * an error does no harm.  So those of an aborted transaction come with the next
- * one, apart from those of tables that the abort takes away.
+ * A backend counts where table_stats_mine() tells.  Only for tables that the
+ * running transaction has made it counts in memory of its own, and hands that
+ * on where the transaction is about to commit or has to be prepared: so nothing
+ * comes of those that an abort takes away.
  *
  * Counters of a table that is dropped go when the dropping transaction is
  * about to commit.
@@ -31,20 +31,18 @@
 #include "zheap/history/zheap_stat.h"
 
 /* the hash table is made anew above this size */
-#define PENDING_MANY		1024
+#define NEW_TABLES_MANY		1024
 
-typedef struct Pending
+/* a table that the running transaction has made */
+typedef struct NewTable
 {
 	Oid			relid;
 	char		status;
-	bool		is_new;			/* made by the running transaction */
-	bool		is_gone;		/* that was rolled back */
-	bool		is_unlocked;	/* since an abort: others may have dropped it */
 	TableStats	stats;
-} Pending;
+} NewTable;
 
-#define SH_PREFIX pending
-#define SH_ELEMENT_TYPE Pending
+#define SH_PREFIX newtables
+#define SH_ELEMENT_TYPE NewTable
 #define SH_KEY_TYPE Oid
 #define SH_KEY relid
 #define SH_HASH_KEY(tb, key) murmurhash32(key)
@@ -54,9 +52,8 @@ typedef struct Pending
 #define SH_DECLARE
 #include "lib/simplehash.h"
 
-static pending_hash * counted = NULL;
-static Pending *last = NULL;	/* in counted */
-static bool some_are_new = false;
+static newtables_hash * new_tables = NULL;
+static NewTable *last_new = NULL;	/* the one that was looked for last */
 
 /*
  * A table or database that the transaction has dropped.  Temporary tables with
@@ -79,88 +76,43 @@ static object_access_hook_type prev_object_access = NULL;
  * ----------------------------------------------------------------
  */
 
-/* may_look: the catalog can be read */
+/* throws nothing */
 static void
-hand_on(bool may_look)
+forget_new_tables(void)
 {
-	pending_iterator i;
-	Pending    *entry;
-
-	pending_start_iterate(counted, &i);
-	while ((entry = pending_iterate(counted, &i)) != NULL)
+	last_new = NULL;
+	if (new_tables == NULL)
+		return;
+	if (new_tables->size > NEW_TABLES_MANY)
 	{
-		if (may_look && entry->is_unlocked &&
-			!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(entry->relid)))
-			entry->is_gone = true;
-		if (!entry->is_gone)
-			table_stats_add(MyDatabaseId, entry->relid, &entry->stats);
+		newtables_destroy(new_tables);
+		new_tables = NULL;
 	}
-	last = NULL;
-	some_are_new = false;
-	if (counted->size > PENDING_MANY)
-	{
-		pending_destroy(counted);
-		counted = NULL;
-	}
-	else
-		pending_reset(counted);
+	else if (new_tables->members > 0)
+		newtables_reset(new_tables);
 }
 
-static void
-flush_at_exit(int code, Datum arg)
-{
-	ListCell   *lc;
-
-	if (counted != NULL && counted->members > 0)
-		hand_on(false);
-	foreach(lc, dropped)
-	{
-		Dropped    *d = lfirst(lc);
-
-		if (d->committed && d->class_id == RelationRelationId)
-			table_stats_drop(MyDatabaseId, d->object_id);
-	}
-}
-
-/* once per process */
-static void
-flush_at_exit_later(void)
-{
-	static bool done = false;
-
-	if (!done)
-		before_shmem_exit(flush_at_exit, (Datum) 0);
-	done = true;
-}
-
-static Pending *
-find_pending(Relation rel)
+static TableStats *
+stats_of_new(Oid relid)
 {
 	bool		found;
 
-	if (counted == NULL)
-		counted = pending_create(TopMemoryContext, 16, NULL);
-	flush_at_exit_later();
-	last = pending_insert(counted, RelationGetRelid(rel), &found);
-	if (!found || last->is_gone)
-	{
-		memset(&last->stats, 0, sizeof(TableStats));
-		last->is_gone = false;
-		last->is_unlocked = false;
-		last->is_new = rel->rd_createSubid != InvalidSubTransactionId;
-		some_are_new |= last->is_new;
-	}
-	return last;
+	if (last_new != NULL && last_new->relid == relid)
+		return &last_new->stats;
+	if (new_tables == NULL)
+		new_tables = newtables_create(TopMemoryContext, 16, NULL);
+	last_new = newtables_insert(new_tables, relid, &found);
+	if (!found)
+		memset(&last_new->stats, 0, sizeof(TableStats));
+	return &last_new->stats;
 }
 
 static inline TableStats *
 stats_of(Relation rel)
 {
-	Pending    *entry = last;
-
-	if (entry == NULL || entry->relid != RelationGetRelid(rel))
-		entry = find_pending(rel);
-	return &entry->stats;
+	if (rel->rd_createSubid != InvalidSubTransactionId)
+		return stats_of_new(RelationGetRelid(rel));
+	return table_stats_mine(RelationGetRelid(rel));
 }
 
 void
@@ -185,43 +137,47 @@ zheap_stat_count_walk(Relation rel, int64 n, int longest)
 void
 zheap_stat_flush(void)
 {
-	if (counted != NULL && counted->members > 0)
-		hand_on(true);
+	newtables_iterator i;
+	NewTable   *entry;
+
+	if (new_tables == NULL || new_tables->members == 0)
+		return;
+	newtables_start_iterate(new_tables, &i);
+	while ((entry = newtables_iterate(new_tables, &i)) != NULL)
+		table_stats_add(MyDatabaseId, entry->relid, &entry->stats);
+	forget_new_tables();
+}
+
+/* The process ends: what the last transactions have dropped. */
+static void
+drop_at_exit(int code, Datum arg)
+{
+	ListCell   *lc;
+
+	foreach(lc, dropped)
+	{
+		Dropped    *d = lfirst(lc);
+
+		if (d->committed && d->class_id == RelationRelationId)
+			table_stats_drop(MyDatabaseId, d->object_id);
+	}
+}
+
+/* once per process */
+static void
+drop_at_exit_later(void)
+{
+	static bool done = false;
+
+	if (!done)
+		before_shmem_exit(drop_at_exit, (Datum) 0);
+	done = true;
 }
 
 /* ----------------------------------------------------------------
  *	end of transactions
  * ----------------------------------------------------------------
  */
-
-/* Nothing that was counted is locked any more; throws nothing. */
-static void
-note_unlocked(void)
-{
-	pending_iterator i;
-	Pending    *entry;
-
-	if (counted == NULL)
-		return;
-	pending_start_iterate(counted, &i);
-	while ((entry = pending_iterate(counted, &i)) != NULL)
-		entry->is_unlocked = true;
-}
-
-/* Tables made by what is rolled back are gone; throws nothing. */
-static void
-forget_new(void)
-{
-	pending_iterator i;
-	Pending    *entry;
-
-	if (!some_are_new)
-		return;
-	last = NULL;
-	pending_start_iterate(counted, &i);
-	while ((entry = pending_iterate(counted, &i)) != NULL)
-		entry->is_gone |= entry->is_new;
-}
 
 /* A savepoint may have brought the table back that was dropped after it. */
 static void
@@ -281,8 +237,7 @@ stat_xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PARALLEL_ABORT:
 			end_dropped(false);
-			forget_new();
-			note_unlocked();
+			forget_new_tables();
 			break;
 		default:
 			break;
@@ -294,7 +249,7 @@ stat_subxact_callback(SubXactEvent event, SubTransactionId mySubid,
 					  SubTransactionId parentSubid, void *arg)
 {
 	if (event == SUBXACT_EVENT_ABORT_SUB)
-		forget_new();
+		forget_new_tables();
 }
 
 static bool
@@ -328,7 +283,7 @@ stat_object_access(ObjectAccessType access, Oid class_id, Oid object_id,
 		d->object_id = object_id;
 		d->committed = false;
 		dropped = lappend(dropped, d);
-		flush_at_exit_later();
+		drop_at_exit_later();
 		MemoryContextSwitchTo(old);
 	}
 }

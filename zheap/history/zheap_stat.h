@@ -37,7 +37,7 @@ extern void zheap_stat_count(Relation rel, ZStatCounter counter, int64 n);
 /* a reader went back n versions, of one row "longest" */
 extern void zheap_stat_count_walk(Relation rel, int64 n, int longest);
 
-/* In a transaction: hand on what this backend has counted. */
+/* In a transaction: hand on what was counted for tables that it has made. */
 extern void zheap_stat_flush(void);
 
 #endif							/* ZHEAP_STAT_H */
