@@ -155,6 +155,8 @@ table_stats_drop_database(Oid dboid)
 
 #else
 
+#include "catalog/pg_control.h"
+#include "common/controldata_utils.h"
 #include "common/hashfn.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
@@ -335,6 +337,17 @@ write_entries(FILE *file)
 	return good;
 }
 
+/* Not by a crash, nor by an immediate shutdown? */
+static bool
+ended_cleanly(void)
+{
+	bool		good;
+	ControlFileData *control = get_controlfile(DataDir, &good);
+
+	return good && (control->state == DB_SHUTDOWNED ||
+					control->state == DB_SHUTDOWNED_IN_RECOVERY);
+}
+
 /* The postmaster ends. */
 static void
 write_file(int code, Datum arg)
@@ -342,8 +355,8 @@ write_file(int code, Datum arg)
 	FILE	   *file;
 	bool		good;
 
-	/* a crash: what is in shared memory may be anything */
-	if (code != 0)
+	/* else what is in shared memory may be anything */
+	if (code != 0 || !ended_cleanly())
 		return;
 	file = AllocateFile(STAT_FILE ".tmp", PG_BINARY_W);
 	good = file != NULL && write_entries(file);

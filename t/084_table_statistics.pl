@@ -212,6 +212,11 @@ is(one($all), $before, 'also if nobody asked in between');
 kill_server($node);
 ok(start_after_kill($node), 'start after a crash');
 counted('b', 'but not a crash');
+one('UPDATE b SET v = 3');
+counted('b', 'counted after the crash', n_upd_in_place => 100);
+$node->stop('immediate');
+ok(start_after_kill($node), 'start after an immediate shutdown');
+counted('b', 'nor that');
 
 # --- reset
 one('UPDATE b SET v = 0');
