@@ -25,6 +25,7 @@ INSERT INTO a SELECT g, 0 FROM generate_series(1, 500) g;
 INSERT INTO b SELECT g, 0, repeat('b', 50) FROM generate_series(1, 4000) g;
 CREATE FUNCTION read_on(known bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+	SET application_name = 'reader';
 	LOOP
 		IF (SELECT sum(v) FROM b) <> known THEN
 			RAISE 'a wrong row';
@@ -86,7 +87,7 @@ one($churn) for 1 .. 8;
 passes(3);
 is(ask($s, 'SELECT sum(v) FROM b'), $sum, 'without a limit it goes on');
 send_sql($s, "SELECT read_on($sum)");
-wait_for("SELECT state = 'active' FROM pg_stat_activity WHERE pid = $pid", 'it reads');
+wait_for("SELECT application_name = 'reader' FROM pg_stat_activity WHERE pid = $pid", 'it reads');
 limit();
 like(ask($s, 'SELECT 1'), $too_old, 'reading ends with 72000');
 ask($s, 'ROLLBACK');
