@@ -141,7 +141,7 @@ is($node->safe_psql('postgres', q{SELECT pglogical.replication_set_add_all_table
 sub logged
 {
 	my ($from, $what) = @_;
-	for (1 .. 300)
+	for (1 .. 1800)
 	{
 		return 1 if substr(slurp_file($node->logfile), $from) =~ $what;
 		select(undef, undef, undef, 0.1);
@@ -155,9 +155,8 @@ if ($made)
 	ok(logged($at, qr/worker opened h/), 'a worker writes heap');
 	$node->safe_psql('postgres', q{SELECT apply('z')});
 	ok(logged($at, $no_apply), 'a worker is refused zheap');
-	$node->append_conf('postgresql.conf', 'pglogical.use_spi = on');
-	$node->reload;
-	$node->safe_psql('postgres', q{SELECT pg_sleep(0.2); SELECT apply('z')});
+	set_conf($node, 'pglogical.use_spi' => 'on');
+	$node->safe_psql('postgres', q{SELECT apply('z')});
 	ok(logged($at, qr/worker opened z/), 'unless it uses SQL');
 }
 else
