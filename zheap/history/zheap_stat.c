@@ -266,6 +266,15 @@ is_zheap(Oid relid)
 	return OidIsValid(am) && am == get_table_am_oid("zheap", true);
 }
 
+/* also if it was a zheap table once */
+static bool
+has_counters(Oid relid)
+{
+	TableStats	stats;
+
+	return is_zheap(relid) || table_stats_get(MyDatabaseId, relid, &stats);
+}
+
 static void
 stat_object_access(ObjectAccessType access, Oid class_id, Oid object_id,
 				   int sub_id, void *arg)
@@ -274,7 +283,7 @@ stat_object_access(ObjectAccessType access, Oid class_id, Oid object_id,
 		prev_object_access(access, class_id, object_id, sub_id, arg);
 	if (access == OAT_DROP && sub_id == 0 &&
 		(class_id == DatabaseRelationId ||
-		 (class_id == RelationRelationId && is_zheap(object_id))))
+		 (class_id == RelationRelationId && has_counters(object_id))))
 	{
 		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 		Dropped    *d = palloc(sizeof(Dropped));
