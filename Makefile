@@ -76,8 +76,6 @@ OBJS = \
 	zheap/space/zheap_make_room.o \
 	zheap/space/zheap_space.o \
 	zheap/space/zheap_tablespace.o \
-	zheap/write/zheap_chunk.o \
-	zheap/write/zheap_toast.o \
 	zheap/write/zheap_xlog_insert.o \
 	zheap/write/zheap_xlog_change.o \
 	zheap/write/zheap_xlog_logical.o \
@@ -87,6 +85,9 @@ OBJS = \
 	zheap/write/zheap_row_write.o \
 	zheap/write/zheap_tuple_lock.o \
 	zheap/write/zheap_epq.o \
+	zheap/write/zheap_delete_chunks.o \
+	zheap/write/zheap_chunk.o \
+	zheap/write/zheap_toast.o \
 	zheap/write/zheap_insert.o \
 	zheap/write/zheap_delete.o \
 	zheap/write/zheap_move.o \

@@ -121,9 +121,12 @@ extern Fxid undo_log_current_fxid(void);
 #define UNDO_MAX_RUN		19
 #define UNDO_MAX_PAYLOAD	(BLCKSZ - 24 - 40 - UNDO_MAX_RUN - UNDO_MAX_HEAD)
 
-#define UNDO_MAX_INSERTION		2
+#define UNDO_MAX_INSERTION		4
 
-/* as a chain: the record that was added before, in the same insertion */
+/*
+ * As a chain: the record that was added before, in the same insertion.  (For
+ * undo_pack.h, a pointer that isn't known yet.)
+ */
 #define UNDO_CHAIN_PREVIOUS		(~(UndoRecPtr) 0)
 
 typedef struct UndoInsertRec
@@ -164,7 +167,7 @@ typedef struct UndoInsertion
 	uint16		run;			/* byte offset of the run header */
 	uint8		run_len;
 	char		run_head[UNDO_MAX_RUN];
-	char		wal_header[72];
+	char		wal_header[112];
 } UndoInsertion;
 
 extern void undo_insertion_init(UndoInsertion *ins, Relation rel);
@@ -271,8 +274,8 @@ extern bool undo_images_are_complete(void);
 /*
  * Redo: rebuild the undo page of a record that registered it as block_id
  * (locks, applies, sets LSN, releases).  first_offset is the byte offset of
- * record 0 as logged in the client's main data.  table_block[i] is the block
- * number of the table page that record i belongs to.
+ * record 0 as logged in the client's main data.  table_block[0] is the block
+ * number of the table page that record 0 belongs to, [1] that of the others.
  */
 extern void undo_insert_redo(XLogReaderState *record, uint8 block_id,
 							 uint16 first_offset,

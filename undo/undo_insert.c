@@ -32,13 +32,14 @@
 typedef struct xl_undo_insert
 {
 	uint16		first_offset;
-	BlockNumber table_block[UNDO_MAX_INSERTION];
+	BlockNumber table_block[2]; /* of the first record, of others if any */
 } xl_undo_insert;
 
 /*
  * Data of the undo block in any WAL record, packed (undo_pack.h):
  *
  *	flags u8
+ *	MORE:		number of records u8
  *	new run:	reloid (nothing if RELOID_IS_FILE; as a difference from the
  *				file number of the table's block 0; or, ALONE, as it is) and,
  *				ALONE, dboid
@@ -60,6 +61,7 @@ typedef struct xl_undo_insert
 #define UNDO_WAL_ALONE			0x04	/* there is no table block */
 #define UNDO_WAL_RELOID_IS_FILE	0x08
 #define UNDO_WAL_LENT			0x10
+#define UNDO_WAL_MORE			0x20	/* more than two, their number follows */
 
 #define UNDO_WAL_KIND_CHAIN		0x80	/* with the kind */
 
@@ -270,6 +272,13 @@ undo_insert_register(UndoInsertion *ins, uint8 block_id)
 
 	XLogRegisterBuffer(block_id, ins->buffer, REGBUF_STANDARD);
 
+	if (ins->nrecs == 2)
+		flags |= UNDO_WAL_TWO;
+	else if (ins->nrecs > 2)
+	{
+		flags |= UNDO_WAL_MORE;
+		*p++ = (char) ins->nrecs;
+	}
 	if (!ins->new_run)
 		p = undo_pack(p, undo_insertion_offset(ins, 0) - ins->run);
 	else if (block_id == 0)
@@ -295,10 +304,7 @@ undo_insert_register(UndoInsertion *ins, uint8 block_id)
 		if (UndoRecPtrIsValid(rec->chain))
 			p = undo_pack_urp(p, rec->urp, rec->chain);
 		if (i < ins->nrecs - 1)
-		{
-			flags |= UNDO_WAL_TWO;
 			p = undo_pack(p, rec->payload_len);
-		}
 		XLogRegisterBufData(block_id, start, p - start);
 		start = p;
 		if (rec->payload_len > 0)
@@ -324,9 +330,13 @@ log_alone(UndoInsertion *ins, Buffer source)
 
 	xlrec.first_offset = undo_insertion_offset(ins, 0);
 	for (int i = 0; i < ins->nrecs; i++)
-		xlrec.table_block[i] = ins->rec[i].block;
+	{
+		Assert(i < 2 || ins->rec[i].block == ins->rec[1].block);
+		xlrec.table_block[Min(i, 1)] = ins->rec[i].block;
+	}
 	XLogBeginInsert();
-	XLogRegisterData((char *) &xlrec, sizeof(xlrec));
+	XLogRegisterData((char *) &xlrec, ins->nrecs > 1 ? sizeof(xlrec) :
+					 offsetof(xl_undo_insert, table_block[1]));
 	undo_insert_register(ins, 0);
 	if (BufferIsValid(source))
 		XLogRegisterBuffer(1, source, REGBUF_STANDARD);
@@ -512,6 +522,10 @@ decode_insertion(XLogReaderState *record, uint8 block_id,
 	flags = (uint8) *p++;
 	ins->new_run = (flags & UNDO_WAL_NEW_RUN) != 0;
 	ins->nrecs = (flags & UNDO_WAL_TWO) ? 2 : 1;
+	if (flags & UNDO_WAL_MORE)
+		ins->nrecs = p < end ? (uint8) *p++ : 0;
+	if (ins->nrecs == 0 || ins->nrecs > UNDO_MAX_INSERTION)
+		elog(PANIC, "undo block data of a WAL record is malformed");
 	ins->lent = (flags & UNDO_WAL_LENT) != 0;
 	ins->log = UndoRecPtrGetLog(first);
 	decode_run(&p, end, flags, first_offset, record, ins);
@@ -527,7 +541,7 @@ decode_insertion(XLogReaderState *record, uint8 block_id,
 		has_chain = ((uint8) *p++ & UNDO_WAL_KIND_CHAIN) != 0;
 		rec->flags = (uint8) *p++;
 		rec->offset = decode_number(&p, end);
-		rec->block = table_block[i];
+		rec->block = table_block[Min(i, 1)];
 		rec->chain = InvalidUndoRecPtr;
 		rec->chain_previous = false;
 		/* records of one insertion are on one page */
@@ -669,12 +683,13 @@ undo_redo(XLogReaderState *record)
 {
 	if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_UNDO_INSERT)
 	{
-		xl_undo_insert xlrec;
+		xl_undo_insert xlrec = {0};
 
 		PGAlignedBlock copy;
 		const char *source = NULL;
 
-		memcpy(&xlrec, XLogRecGetData(record), sizeof(xlrec));
+		memcpy(&xlrec, XLogRecGetData(record),
+			   Min(XLogRecGetDataLen(record), sizeof(xlrec)));
 		if (XLogRecHasBlockRef(record, 1))
 			source = read_lender(record, copy.data);
 		redo_insertion(record, 0, xlrec.first_offset, xlrec.table_block,

@@ -164,6 +164,9 @@ undo_unzigzag(uint64 from, uint64 packed)
 #define UNDO_URP_RAW_VALUE		0
 #define UNDO_URP_RAW_NULL		1
 
+/* as "from": the reader will know it, the writer doesn't yet */
+#define UNDO_URP_UNKNOWN		(~(UndoRecPtr) 0)
+
 /*
  * The form for urp, and what follows the first two bytes: the log if form > 3,
  * and nbytes bytes of diff.
@@ -182,7 +185,8 @@ undo_urp_form(UndoRecPtr from, UndoRecPtr urp, uint64 *diff, int *nbytes)
 		*nbytes = 2;
 	else
 		*nbytes = 3;
-	if (!UndoRecPtrIsValid(urp) || *diff > 0xFFFFFF ||
+	if (!UndoRecPtrIsValid(urp) || from == UNDO_URP_UNKNOWN ||
+		*diff > 0xFFFFFF ||
 		(UndoRecPtrGetOffset(urp) >> UNDO_URP_OFFSET_BITS) != 0)
 		return UNDO_URP_RAW;
 	return same_log ? *nbytes : 3 + *nbytes;

@@ -257,7 +257,8 @@ zheap_delta_finish(ZPageDelta *delta, Fxid conflict)
 		xlrec.conflict = conflict;
 
 		XLogBeginInsert();
-		XLogRegisterData((char *) &xlrec, SizeOfZHeapDelta);
+		if (conflict != InvalidFxid || delta->told)
+			XLogRegisterData((char *) &xlrec, SizeOfZHeapDelta);
 		if (delta->told)
 		{
 			XLogRegisterData(&told, sizeof(told));
@@ -352,17 +353,25 @@ zheap_delta_redo_conflict(XLogReaderState *record, Fxid conflict)
 	}
 }
 
+/* the horizon of a record; without one there is no main data */
+static Fxid
+delta_conflict(XLogReaderState *record)
+{
+	xl_zheap_delta xlrec = {InvalidFxid};
+
+	if (XLogRecGetDataLen(record) >= SizeOfZHeapDelta)
+		memcpy(&xlrec, XLogRecGetData(record), SizeOfZHeapDelta);
+	return xlrec.conflict;
+}
+
 /* Redo; conflicting snapshots are resolved before the page is locked. */
 void
 zheap_delta_redo(XLogReaderState *record)
 {
 	XLogRecPtr	lsn = record->EndRecPtr;
-	xl_zheap_delta xlrec;
 	Buffer		buffer;
 
-	memcpy(&xlrec, XLogRecGetData(record), SizeOfZHeapDelta);
-
-	zheap_delta_redo_conflict(record, xlrec.conflict);
+	zheap_delta_redo_conflict(record, delta_conflict(record));
 
 	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
 	{
@@ -383,13 +392,11 @@ zheap_delta_redo(XLogReaderState *record)
 void
 zheap_delta_desc(StringInfo buf, XLogReaderState *record)
 {
-	xl_zheap_delta xlrec;
 	Size		len = 0;
 
-	memcpy(&xlrec, XLogRecGetData(record), SizeOfZHeapDelta);
 	(void) XLogRecGetBlockData(record, 0, &len);
 	appendStringInfo(buf, "conflict " UINT64_FORMAT ", %zu bytes",
-					 xlrec.conflict, len);
+					 delta_conflict(record), len);
 }
 
 bool
@@ -431,7 +438,8 @@ zheap_delta_redo_grow(XLogReaderState *record)
 		Page		page = BufferGetPage(buffer);
 
 		if (!zheap_page_grow_xact_slots(page))
-			elog(PANIC, "no room for another xact slot of a zheap page in redo");
+			elog(PANIC,
+				 "no room for another xact slot of a zheap page in redo");
 		PageSetLSN(page, record->EndRecPtr);
 		MarkBufferDirty(buffer);
 	}

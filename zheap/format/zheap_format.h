@@ -88,7 +88,7 @@ extern bool zheap_delta_grow(Relation rel, Buffer buffer);
 extern void zheap_delta_redo_grow(XLogReaderState *record);
 
 /*
- *	DELTA		xl_zheap_delta; a byte if the change is that a speculative
+ *	DELTA		xl_zheap_delta, or nothing if there is no conflict; a byte if the change is that a speculative
  *				insertion failed, and decoding is to know
  *				block 0: table page: {offset u16, length u16, bytes}, or a
  *				full image

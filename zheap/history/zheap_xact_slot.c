@@ -568,6 +568,18 @@ grow_logged(Relation rel, Buffer buffer)
 	return ZPageGetOpaque(BufferGetPage(buffer))->nslots;
 }
 
+/*
+ * As many xact slots as a page gets before a committed owner's is taken over.
+ * That costs a look at each row, of which a toast table has few on a page, and
+ * saves the WAL of growing and the bytes of the xact slot.
+ */
+static inline int
+slots_wanted(Relation rel)
+{
+	return rel->rd_rel->relkind == RELKIND_TOASTVALUE ?
+		ZHEAP_INITIAL_XACT_SLOTS : ZHEAP_XACT_SLOT_RESERVE;
+}
+
 /* the committed xact slot to take over, or 0 */
 static uint8
 best_committed(Page page, const SlotSurvey *s, uint8 prefer)
@@ -671,7 +683,7 @@ zheap_xact_slot_reserve(Relation rel, Buffer buffer, const UndoHorizons *hz,
 		}
 	}
 
-	if (id == 0 && ZPageGetOpaque(page)->nslots < ZHEAP_XACT_SLOT_RESERVE)
+	if (id == 0 && ZPageGetOpaque(page)->nslots < slots_wanted(rel))
 		id = grow_logged(rel, buffer);
 	if (id != 0)
 	{

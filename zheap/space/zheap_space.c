@@ -286,8 +286,37 @@ extend_table(const SpaceSearch *search, BlockNumber *candidate)
 	return buffer;
 }
 
+/*
+ * A page with room for several rows of this length, the more the better,
+ * pinned and locked; or Invalid.
+ */
+static Buffer
+find_for_several(SpaceSearch *search, Size len, int nrows)
+{
+	Size		each = len + sizeof(ItemIdData);
+	Size		one = search->want;
+	Buffer		buffer = InvalidBuffer;
+
+	nrows = Min(nrows, 1 + (int) ((ZHEAP_NEW_PAGE_ROOM - one) / each));
+	for (; nrows > 1 && !BufferIsValid(buffer); nrows--)
+	{
+		BlockNumber block;
+		Size		room;
+
+		search->want = one + (nrows - 1) * each;
+		block = GetPageWithFreeSpace(search->rel, search->want);
+		if (block == InvalidBlockNumber)
+			continue;
+		buffer = try_block(search, block, &room);
+		if (!BufferIsValid(buffer))
+			RecordPageWithFreeSpace(search->rel, block, room);
+	}
+	search->want = one;
+	return buffer;
+}
+
 Buffer
-zheap_space_find_page(Relation rel, Size len, int options,
+zheap_space_find_page(Relation rel, Size len, int nrows, int options,
 					  struct BulkInsertStateData *bistate,
 					  Buffer *vmbuffer)
 {
@@ -310,6 +339,16 @@ zheap_space_find_page(Relation rel, Size len, int options,
 	search.bistate = bistate;
 	search.vmbuffer = vmbuffer;
 
+	if (nrows > 1 && search.use_fsm && len + save <= NEARLY_EMPTY_ROOM)
+	{
+		Buffer		buffer = find_for_several(&search, len, nrows);
+
+		if (BufferIsValid(buffer))
+		{
+			RelationSetTargetBlock(rel, BufferGetBlockNumber(buffer));
+			return buffer;
+		}
+	}
 	if (!force_new)
 		candidate = first_candidate(&search);
 

@@ -194,7 +194,12 @@ zheap_fsm_room(Size room)
 	return room >= ZHEAP_MAX_TUPLE_SIZE ? MaxHeapTupleSize : room;
 }
 
-extern Buffer zheap_space_find_page(Relation rel, Size len,
+/*
+ * nrows > 1: so many rows of this length are to be placed.  A page with room
+ * for more of them is preferred, but none is added as long as another has room
+ * for one.
+ */
+extern Buffer zheap_space_find_page(Relation rel, Size len, int nrows,
 									int options,
 									struct BulkInsertStateData *bistate,
 									Buffer *vmbuffer);

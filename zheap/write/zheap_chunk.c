@@ -47,6 +47,7 @@
 #include "undo/undo.h"
 #include "zheap/format/zheap_page.h"
 #include "zheap/write/zheap_chunk.h"
+#include "zheap/write/zheap_write.h"
 
 #include "pg_compat.h"
 
@@ -442,41 +443,56 @@ zheap_chunk_save(Relation rel, Datum value, struct varlena *old, int options)
  * ----------------------------------------------------------------
  */
 
+/* chunks of one page, in tids[] */
 static void
-delete_chunk(Chunks *chunks, TupleTableSlot *slot, Oid valueid,
-			 bool speculative)
+delete_chunks(Chunks *chunks, const ItemPointerData *tids, int n, Oid valueid)
 {
-	TM_FailureData tmfd;
-	TM_Result	result;
+	CommandId	cid = GetCurrentCommandId(true);
 
-	if (speculative)
+	for (int done = 0, m; done < n; done += m)
 	{
-		table_tuple_complete_speculative(chunks->rel, slot, 0, false);
-		return;
+		TM_Result	result = zheap_delete_chunks(chunks->rel, tids + done,
+												 n - done, cid, &m);
+
+		if (result != TM_Ok)
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg_internal("chunk (%u,%u) of toast value %u in %s was deleted before its row (%d)",
+									 ItemPointerGetBlockNumber(&tids[done]),
+									 ItemPointerGetOffsetNumber(&tids[done]),
+									 valueid,
+									 RelationGetRelationName(chunks->rel),
+									 result)));
 	}
-	result = table_tuple_delete(chunks->rel, &slot->tts_tid,
-								GetCurrentCommandId(true), SnapshotAny,
-								InvalidSnapshot, true, &tmfd, false);
-	if (result != TM_Ok)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg_internal("chunk (%u,%u) of toast value %u in %s was deleted before its row (%d)",
-								 ItemPointerGetBlockNumber(&slot->tts_tid),
-								 ItemPointerGetOffsetNumber(&slot->tts_tid),
-								 valueid, RelationGetRelationName(chunks->rel),
-								 result)));
 }
 
 static void
 delete_value(Relation toastrel, Oid valueid, bool speculative)
 {
+	ItemPointerData tids[CHUNKS_AT_ONCE];
+	int			n = 0;
 	Chunks		chunks;
 	ChunkScan	cs;
 
 	open_indexes(&chunks, toastrel, RowExclusiveLock);
 	scan_begin(&cs, &chunks, &any_chunk, valueid, 0, PG_INT32_MAX);
 	while (scan_next(&cs))
-		delete_chunk(&chunks, cs.slot, valueid, speculative);
+	{
+		if (speculative)
+		{
+			table_tuple_complete_speculative(toastrel, cs.slot, 0, false);
+			continue;
+		}
+		if (n == CHUNKS_AT_ONCE ||
+			(n > 0 && ItemPointerGetBlockNumber(&tids[0]) !=
+			 ItemPointerGetBlockNumber(&cs.slot->tts_tid)))
+		{
+			delete_chunks(&chunks, tids, n, valueid);
+			n = 0;
+		}
+		tids[n++] = cs.slot->tts_tid;
+	}
+	delete_chunks(&chunks, tids, n, valueid);
 	scan_end(&cs);
 	close_indexes(&chunks);
 }

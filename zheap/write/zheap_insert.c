@@ -249,6 +249,9 @@ find_page(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
 	int			failed = 0;
 	int			options = op->options;
 
+	/* chunks of a value: fewer pages, and fewer records when it goes */
+	bool		several = op->rel->rd_rel->relkind == RELKIND_TOASTVALUE;
+
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -256,6 +259,7 @@ find_page(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
 		/* horizons first: they judge what the page lock will show (Z16) */
 		zheap_visibility_begin(&step->cx, op->rel, NULL);
 		step->buffer = zheap_space_find_page(op->rel, tuples[0]->len,
+											 several ? ntuples : 1,
 											 op->options,
 											 op->bistate, &op->vmbuffer);
 		step->page = BufferGetPage(step->buffer);

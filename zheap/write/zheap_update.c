@@ -451,7 +451,7 @@ update_find_home(ZRowWrite *w, ZUpdatePlan *plan)
 	}
 
 	zheap_row_unlock(w);
-	buffer = zheap_space_find_page(plan->rel, plan->bodylen,
+	buffer = zheap_space_find_page(plan->rel, plan->bodylen, 1,
 								   plan->no_xact_slot ?
 								   ZHEAP_INSERT_NEW_PAGE : 0,
 								   NULL, &w->newvm);

@@ -75,6 +75,15 @@ extern TM_Result zheap_delete(Relation rel, ItemPointer tid, CommandId cid,
 							  Snapshot snapshot, Snapshot crosscheck,
 							  bool wait,
 							  TM_FailureData *tmfd, bool changing_part);
+
+/*
+ * Delete rows of a toast table, all on one page (zheap_delete_chunks.c).  As
+ * many of the first of them as go together; *done is their number, unless the
+ * result, of the first one, isn't TM_Ok.
+ */
+extern TM_Result zheap_delete_chunks(Relation rel,
+									 const ItemPointerData *tids, int n,
+									 CommandId cid, int *done);
 extern TM_Result zheap_update(Relation rel, ItemPointer otid,
 							  TupleTableSlot *slot, CommandId cid,
 							  Snapshot snapshot, Snapshot crosscheck,

@@ -89,6 +89,45 @@ check_unpacked(const char *p, const char *end)
 	return end - p;
 }
 
+static char *
+pack_several(char *p, const ZChangeHead *head)
+{
+	OffsetNumber before = head->offset;
+
+	*p++ = (char) head->nmore;
+	for (int i = 0; i < head->nmore; i++)
+	{
+		p = undo_pack(p, undo_zigzag(before, head->more[i]));
+		p = undo_pack(p, head->more_flags2[i]);
+		before = head->more[i];
+	}
+	if ((head->flags & ZCHANGE_NO_UNDO) == 0)
+		p = undo_pack_u16(p, head->last_offset);
+	return p;
+}
+
+static const char *
+unpack_several(const char *p, const char *end, ZChangeHead *head)
+{
+	OffsetNumber before = head->offset;
+
+	p = undo_unpack_u8(p, end, &head->nmore);
+	if (p == NULL || head->nmore > ZCHANGE_MAX_MORE)
+		return NULL;
+	for (int i = 0; i < head->nmore; i++)
+	{
+		uint64		distance = 0;
+
+		p = undo_unpack(p, end, &distance);
+		head->more[i] = (OffsetNumber) undo_unzigzag(before, distance);
+		p = undo_unpack_small(p, end, &head->more_flags2[i]);
+		before = head->more[i];
+	}
+	if ((head->flags & ZCHANGE_NO_UNDO) == 0)
+		p = undo_unpack_u16(p, end, &head->last_offset);
+	return p;
+}
+
 uint16
 zheap_xlog_change_pack(char *buf, uint8 info, const ZChangeHead *head)
 {
@@ -112,6 +151,8 @@ zheap_xlog_change_pack(char *buf, uint8 info, const ZChangeHead *head)
 		p = undo_pack(p, head->oldmid);
 		p = undo_pack(p, head->newmid);
 	}
+	if (head->flags & ZCHANGE_SEVERAL)
+		p = pack_several(p, head);
 	return p - buf;
 }
 
@@ -144,6 +185,9 @@ zheap_xlog_change_unpack(XLogReaderState *record, ZChangeHead *head)
 		p = undo_unpack_small(p, end, &head->oldmid);
 		p = undo_unpack_small(p, end, &head->newmid);
 	}
+	head->last_offset = head->undo_offset;
+	if (p != NULL && (flags & ZCHANGE_SEVERAL))
+		p = unpack_several(p, end, head);
 	head->logical = p;
 	head->logical_len = check_unpacked(p, end);
 }
@@ -296,6 +340,24 @@ change_redo_header(Page page, const ZChangeHead *head, ZTupleHeader *header)
 	}
 }
 
+/* a further row of a DELETE */
+static void
+change_redo_more(Page page, BlockNumber block, const ZChangeHead *head, int i)
+{
+	ZRowChange	row;
+
+	change_redo_check(page, block, head->more[i]);
+	zheap_header_get((char *) PageGetItem(page,
+										  PageGetItemId(page, head->more[i])),
+					 &row.header);
+	row.header.slot = head->xact_slot;
+	row.header.flags2 = head->more_flags2[i];
+	row.offset = head->more[i];
+	row.tuple = NULL;
+	row.len = 0;
+	(void) zheap_xlog_change_apply_row(page, &row);
+}
+
 /* UPDATE in place, DELETE, LOCK */
 static void
 change_redo_row(XLogReaderState *record, bool has_body)
@@ -320,8 +382,10 @@ change_redo_row(XLogReaderState *record, bool has_body)
 							  zheap_conflict_unpack(own.fxid, head.conflict));
 	if (has_undo)
 	{
-		own.urp = undo_insert_redo_urp(record, 1, head.undo_offset);
-		undo_insert_redo(record, 1, head.undo_offset, &block);
+		BlockNumber blocks[2] = {block, block};
+
+		own.urp = undo_insert_redo_urp(record, 1, head.last_offset);
+		undo_insert_redo(record, 1, head.undo_offset, blocks);
 	}
 
 	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
@@ -343,6 +407,8 @@ change_redo_row(XLogReaderState *record, bool has_body)
 			zheap_xlog_change_apply_own(page, &own);
 		if (!zheap_xlog_change_apply_row(page, &row))
 			change_redo_failed(block, head.offset);
+		for (int i = 0; i < head.nmore; i++)
+			change_redo_more(page, block, &head, i);
 		PageSetLSN(page, record->EndRecPtr);
 		MarkBufferDirty(buffer);
 	}
@@ -536,6 +602,8 @@ zheap_xlog_change_desc(StringInfo buf, XLogReaderState *record)
 						 "off %u xact slot %u tenure %u flags 0x%02X undo %u",
 						 head.offset, head.xact_slot, head.tenure,
 						 head.flags, head.undo_offset);
+		if (head.nmore > 0)
+			appendStringInfo(buf, " and %u rows more", head.nmore);
 		if (info == XLOG_ZHEAP_UPDATE)
 			appendStringInfo(buf, " prefix %u old %u new %u",
 							 head.prefix, head.oldmid, head.newmid);

@@ -14,6 +14,9 @@
  *				the row's header after the change: slot u8 if OTHER_SLOT,
  *				natts_flags1 u16 unless SAME_NATTS, flags2 packed;
  *				UPDATE: prefix, old and new length of the middle, packed
+ *				DELETE, SEVERAL: number of further rows u8; of each: difference
+ *				of its offset from the one before and flags2, packed; then,
+ *				unless NO_UNDO, byte offset of the last undo record u16
  *				block 0: table page; UPDATE: new middle bytes
  *				block 1: undo page, unless NO_UNDO (data: see undo_insert_register())
  *				next:	 visibility map page, if CLEARED_VM (DELETE)
@@ -47,7 +50,11 @@
 #define ZCHANGE_OTHER_SLOT		0x04	/* header's xact slot isn't the
 										 * writer's */
 #define ZCHANGE_NO_UNDO			0x08	/* an open record covers it */
+#define ZCHANGE_SEVERAL			0x10	/* DELETE of several rows */
 #define ZCHANGE_TENURE_SHIFT	5	/* ZTenure in the bits from here on */
+
+/* rows of a DELETE besides the first */
+#define ZCHANGE_MAX_MORE		7
 
 /* main data of UPDATE, DELETE and LOCK, unpacked */
 typedef struct ZChangeHead
@@ -63,12 +70,18 @@ typedef struct ZChangeHead
 	uint16		prefix;
 	uint16		oldmid;
 	uint16		newmid;
+	/* SEVERAL: rows that end along with the first, by the same xact slot */
+	uint8		nmore;
+	OffsetNumber more[ZCHANGE_MAX_MORE];
+	uint16		more_flags2[ZCHANGE_MAX_MORE];
+	uint16		last_offset;	/* as undo_offset, of the last record */
 	/* unpacked: the logical part */
 	const char *logical;
 	Size		logical_len;	/* 0: none */
 } ZChangeHead;
 
-#define ZCHANGE_MAX_HEAD		(7 + 6 * UNDO_MAX_PACKED)
+#define ZCHANGE_MAX_HEAD \
+	(10 + (6 + 2 * ZCHANGE_MAX_MORE) * UNDO_MAX_PACKED)
 
 #define ZMOVE_CODED				0x01
 #define ZMOVE_SAME_PAGE			0x02
