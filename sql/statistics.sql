@@ -8,6 +8,8 @@ BEGIN;
 INSERT INTO st SELECT g, g % 10, g, repeat('t', g % 30), ARRAY[g % 3, g % 5] FROM generate_series(1, 1000) g;
 SELECT n_tup_ins, n_tup_upd, n_tup_del, n_tup_hot_upd FROM pg_stat_xact_user_tables WHERE relname = 'st';
 COMMIT;
+-- else the server decides when, by how long ago it did
+SELECT pg_stat_force_next_flush();
 VACUUM ANALYZE st;
 BEGIN;
 UPDATE st SET v = v + 1 WHERE id <= 10;
@@ -70,6 +72,7 @@ UPDATE st SET v = 5 WHERE id > 900;
 ANALYZE st;
 SELECT reltuples FROM pg_class WHERE relname = 'st';
 ROLLBACK;
+SELECT pg_stat_force_next_flush();
 ANALYZE st;
 SELECT reltuples FROM pg_class WHERE relname = 'st';
 SELECT pg_stat_force_next_flush();
