@@ -26,6 +26,7 @@
 
 #define POINT_FOLDER	"zheap_points"
 
+bool		undo_debug_damage = false;
 int			undo_debug_seed = 0;
 void		(*undo_debug_wake_launcher) (void) = NULL;
 void		(*undo_debug_roll_back) (void) = NULL;
@@ -279,6 +280,11 @@ undo_debug_define_settings(void)
 							"How often there is no room where a file or an array grows, in thousandths.",
 							NULL, &debug_no_room, 0, 0, 1000,
 							PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+	DefineCustomBoolVariable("zheap.debug_damage",
+							 "Pages may be damaged: no assertion compares what they say.",
+							 NULL, &undo_debug_damage, false,
+							 PGC_POSTMASTER, GUC_NOT_IN_SAMPLE, NULL, NULL,
+							 NULL);
 	DefineCustomIntVariable("zheap.debug_crashes",
 							"How often a process dies at a point, in millionths.",
 							"Counts only if zheap.debug_points is not 0.",

@@ -51,6 +51,9 @@ typedef enum UndoPointKind
 
 extern int	undo_debug_seed;
 
+/* pages may be damaged: then two ways to an answer need not agree */
+extern bool undo_debug_damage;
+
 /* what an idle point may call; set by the files that know how */
 extern void (*undo_debug_wake_launcher) (void);
 extern void (*undo_debug_roll_back) (void);

@@ -43,6 +43,7 @@ max_connections = 20
 restart_after_crash = off
 zheap.discard_naptime = 10ms
 zheap.rollback_foreground_size = 0
+zheap.debug_damage = on
 """
 BASE = """
 CREATE EXTENSION zheap_am;

@@ -166,12 +166,15 @@ zheap_visibility_own_top(ZReadContext *cx, Buffer buffer, Page page,
 		return false;
 
 #ifdef USE_ASSERT_CHECKING
-	zheap_newest_version(cx, buffer, page, block, off, top);
-	Assert(top->exists && !top->ended && top->status == ZXACT_CURRENT);
-	Assert(top->cid < cid);
-	Assert((top->kind == ZUNDO_INSERT_OPEN ||
-			top->kind == ZUNDO_INSERT_SET) ==
-		   ((walk.hdr.flags2 & ZH_INPLACE) == 0));
+	if (!undo_debug_damage)
+	{
+		zheap_newest_version(cx, buffer, page, block, off, top);
+		Assert(top->exists && !top->ended && top->status == ZXACT_CURRENT);
+		Assert(top->cid < cid);
+		Assert((top->kind == ZUNDO_INSERT_OPEN ||
+				top->kind == ZUNDO_INSERT_SET) ==
+			   ((walk.hdr.flags2 & ZH_INPLACE) == 0));
+	}
 #endif
 	memset(top, 0, sizeof(ZTop));
 	ItemPointerSetInvalid(&top->next);

@@ -626,7 +626,8 @@ find_version(ZReadContext *cx, Buffer buffer, Page page, BlockNumber block,
 
 		if (status == ZXACT_CURRENT && own_is_accepted(cx, walk))
 		{
-			Assert(type != SNAPSHOT_MVCC || records_agree(cx, walk));
+			Assert(type != SNAPSHOT_MVCC || undo_debug_damage ||
+				   records_agree(cx, walk));
 			version_is_own(v, walk);
 			return version_accept(cx, walk, state, buffer, v);
 		}
@@ -642,7 +643,7 @@ find_version(ZReadContext *cx, Buffer buffer, Page page, BlockNumber block,
 		}
 		if (found == ZFIND_STOP)
 		{
-			Assert(records_agree(cx, walk));
+			Assert(undo_debug_damage || records_agree(cx, walk));
 			version_is_own(v, walk);
 			return version_accept(cx, walk, state, buffer, v);
 		}
@@ -728,7 +729,7 @@ own_slot_is_seen(ZReadContext *cx, ZWalk *walk, Page page, uint8 id)
 	if (h->base_fxid >= cx->hz.all_visible_before &&
 		XidInMVCCSnapshot(XidFromFxid(h->base_fxid), cx->snapshot))
 		return false;
-	Assert(rows_agree(cx, page, walk->block, id));
+	Assert(undo_debug_damage || rows_agree(cx, page, walk->block, id));
 	return true;
 }
 
@@ -785,7 +786,8 @@ zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
 				return true;
 			if (*mine && zheap_own_changes_precede(cx->snapshot->curcid))
 			{
-				Assert(row_agrees(cx, page, BufferGetBlockNumber(buffer),
+				Assert(undo_debug_damage ||
+					   row_agrees(cx, page, BufferGetBlockNumber(buffer),
 								  off));
 				return true;
 			}

@@ -29,6 +29,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/read/zheap_scan.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/write/zheap_write.h"
@@ -707,7 +708,7 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 		if (restored && old.state[off] != ZOLD_AS_IT_STANDS &&
 			old.state[off] != ZOLD_WALK)
 		{
-			Assert(cx->too_long ||
+			Assert(cx->too_long || undo_debug_damage ||
 				   walk_agrees(scan, cx, buffer, off, &old, tuple, &header));
 			if (old.state[off] == ZOLD_FOUND)
 				list_restored(scan, &old, off, lp, tuple, &header);
