@@ -131,6 +131,13 @@ table_stats_get(Oid dboid, Oid relid, TableStats *stats)
 	return found != NULL || ref != NULL;
 }
 
+/* A look at counters might take a snapshot of all statistics. */
+bool
+table_stats_exist(Oid dboid, Oid relid)
+{
+	return pgstat_have_entry(TABLE_STATS_KIND, dboid, relid);
+}
+
 void
 table_stats_reset(void)
 {
@@ -545,6 +552,14 @@ table_stats_get(Oid dboid, Oid relid, TableStats *stats)
 	}
 	LWLockRelease(table_lock);
 	return found;
+}
+
+bool
+table_stats_exist(Oid dboid, Oid relid)
+{
+	TableStats	stats;
+
+	return table_stats_get(dboid, relid, &stats);
 }
 
 void

@@ -42,6 +42,7 @@ extern TableStats *table_stats_mine(Oid relid);
 
 extern void table_stats_add(Oid dboid, Oid relid, const TableStats *more);
 extern bool table_stats_get(Oid dboid, Oid relid, TableStats *stats);
+extern bool table_stats_exist(Oid dboid, Oid relid);
 extern void table_stats_reset(void);
 
 /* The transaction that is about to commit has dropped it, or an earlier one. */

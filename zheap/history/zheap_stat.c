@@ -270,9 +270,7 @@ is_zheap(Oid relid)
 static bool
 has_counters(Oid relid)
 {
-	TableStats	stats;
-
-	return is_zheap(relid) || table_stats_get(MyDatabaseId, relid, &stats);
+	return is_zheap(relid) || table_stats_exist(MyDatabaseId, relid);
 }
 
 static void
