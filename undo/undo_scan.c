@@ -788,6 +788,7 @@ visit_range(const UndoLogRef *ref, const UndoLogScan *scan,
 
 		if (!undo_scan_copy_page(ref, scan, &pos, page.data))
 			return true;		/* somebody else was faster */
+		UNDO_POINT("undo-page-copied");
 		go_on = visit(ref->persistence, ref->number, pos.block, page.data,
 					  first_offset(scan, &pos), arg);
 		undo_scan_step(&pos, page.data);

@@ -389,6 +389,28 @@ roll_back_run(Batch *batch, char persistence, UndoRecPtr urp,
  */
 
 /*
+ * Were entries added to the undo page since it was copied?  The last run of the
+ * copy may have been its running writer's, who went on before it aborted.
+ */
+static bool
+page_has_grown(char persistence, UndoLogNumber log, BlockNumber block,
+			   Page copy)
+{
+	Buffer		buffer = undo_file_read_used(persistence, log, block);
+	Page		page;
+	bool		grown;
+
+	if (!BufferIsValid(buffer))
+		return true;
+	page = BufferGetPage(buffer);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	grown = ((PageHeader) page)->pd_lower != ((PageHeader) copy)->pd_lower ||
+		UndoPageGetOpaque(page)->seq != UndoPageGetOpaque(copy)->seq;
+	UnlockReleaseBuffer(buffer);
+	return grown;
+}
+
+/*
  * Visitor: the unapplied runs of this database on one undo page.
  */
 static bool
@@ -420,6 +442,11 @@ roll_back_undo_page(char persistence, UndoLogNumber log, BlockNumber block,
 		{
 			UndoRecPtr	urp = MakeUndoRecPtr(log, block, run.at);
 
+			if (!valid && page_has_grown(persistence, log, block, page))
+			{
+				batch->remaining = true;
+				break;
+			}
 			switch (roll_back_run(batch, persistence, urp, &run,
 								  UndoPageGetOpaque(page)->seq,
 								  blocks, nblocks))
