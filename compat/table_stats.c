@@ -581,18 +581,25 @@ table_stats_drop(Oid dboid, Oid relid)
 	LWLockRelease(table_lock);
 }
 
-void
-table_stats_drop_database(Oid dboid)
+/* InvalidOid: those of all databases.  The lock is held exclusively. */
+static void
+remove_entries(Oid dboid)
 {
 	HASH_SEQ_STATUS status;
 	TableEntry *entry;
 
-	require();
-	LWLockAcquire(table_lock, LW_EXCLUSIVE);
 	hash_seq_init(&status, table);
 	while ((entry = hash_seq_search(&status)) != NULL)
-		if (entry->key.dboid == dboid)
+		if (!OidIsValid(dboid) || entry->key.dboid == dboid)
 			(void) hash_search(table, &entry->key, HASH_REMOVE, NULL);
+}
+
+void
+table_stats_drop_database(Oid dboid)
+{
+	require();
+	LWLockAcquire(table_lock, LW_EXCLUSIVE);
+	remove_entries(dboid);
 	for (int i = 0; i < MaxBackends * SETS * PLACES; i++)
 		if (shared->places[i].key.dboid == dboid)
 			shared->places[i].key.relid = InvalidOid;
@@ -602,14 +609,9 @@ table_stats_drop_database(Oid dboid)
 void
 table_stats_reset(void)
 {
-	HASH_SEQ_STATUS status;
-	TableEntry *entry;
-
 	require();
 	LWLockAcquire(table_lock, LW_EXCLUSIVE);
-	hash_seq_init(&status, table);
-	while ((entry = hash_seq_search(&status)) != NULL)
-		(void) hash_search(table, &entry->key, HASH_REMOVE, NULL);
+	remove_entries(InvalidOid);
 	shared->resets++;
 	LWLockRelease(table_lock);
 }

@@ -17,8 +17,7 @@ autovacuum = off
 zheap.undo_log_rest_size = 256kB
 });
 $node->start;
-plan skip_all => 'the server has no assertions'
-  if $node->safe_psql('postgres', 'SHOW debug_assertions') ne 'on';
+needs_assertions($node);
 
 $node->safe_psql('postgres', q{
 CREATE EXTENSION zheap_am;

@@ -17,8 +17,7 @@ wal_consistency_checking = 'zheap'
 restart_after_crash = on
 });
 $node->start;
-plan skip_all => 'the server has no assertions'
-  if $node->safe_psql('postgres', 'SHOW debug_assertions') ne 'on';
+needs_assertions($node);
 $node->safe_psql('postgres', q{
 CREATE EXTENSION zheap_am;
 CREATE TABLE z (k int PRIMARY KEY, c int, t text) USING zheap;

@@ -18,8 +18,7 @@ max_wal_size = 4GB
 wal_consistency_checking = 'zheap'
 });
 $node->start;
-plan skip_all => 'the server has no assertions'
-  if $node->safe_psql('postgres', 'SHOW debug_assertions') ne 'on';
+needs_assertions($node);
 $node->safe_psql('postgres', q{
 CREATE EXTENSION zheap_am;
 CREATE TABLE t (a int, b text) USING zheap;

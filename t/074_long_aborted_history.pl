@@ -21,8 +21,7 @@ zheap.rollback_foreground_size = 0
 wal_consistency_checking = 'zheap'
 });
 $node->start;
-plan skip_all => 'the server has no assertions'
-  if $node->safe_psql('postgres', 'SHOW debug_assertions') ne 'on';
+needs_assertions($node);
 $node->safe_psql('postgres', q{
 CREATE EXTENSION zheap_am;
 CREATE TABLE t (a int PRIMARY KEY, b int, c text) USING zheap;

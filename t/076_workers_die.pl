@@ -18,8 +18,7 @@ autovacuum = off
 zheap.rollback_foreground_size = 24kB
 });
 $node->start;
-plan skip_all => 'the server has no assertions'
-  if $node->safe_psql('postgres', 'SHOW debug_assertions') ne 'on';
+needs_assertions($node);
 $node->safe_psql('postgres', q{
 CREATE EXTENSION zheap_am;
 CREATE TABLE z (id int PRIMARY KEY, n int, t text) USING zheap;

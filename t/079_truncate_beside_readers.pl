@@ -16,8 +16,7 @@ fsync = off
 zheap.undo_log_rest_size = 256
 });
 $node->start;
-plan skip_all => 'the server has no assertions'
-  if $node->safe_psql('postgres', 'SHOW debug_assertions') ne 'on';
+needs_assertions($node);
 $node->safe_psql('postgres', q{
 CREATE EXTENSION zheap_am;
 CREATE TABLE t (a int, b text) USING zheap;

@@ -19,8 +19,7 @@ zheap.max_rollback_workers = 0
 zheap.rollback_foreground_size = 0
 });
 $node->start;
-plan skip_all => 'the server has no assertions'
-  if $node->safe_psql('postgres', 'SHOW debug_assertions') ne 'on';
+needs_assertions($node);
 $node->safe_psql('postgres', qq{
 CREATE EXTENSION zheap_am;
 CREATE TABLE t (a int PRIMARY KEY, b int, c text) USING zheap;

@@ -18,8 +18,7 @@ zheap.rollback_paused = on
 zheap.rollback_foreground_size = 0
 });
 $node->start;
-plan skip_all => 'the server has no assertions'
-  if $node->safe_psql('postgres', 'SHOW debug_assertions') ne 'on';
+needs_assertions($node);
 $node->safe_psql('postgres', q{
 CREATE EXTENSION zheap_am;
 CREATE TABLE a (i int) USING zheap;

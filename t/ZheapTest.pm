@@ -12,7 +12,8 @@ use Test::More;
 
 our @EXPORT = qw(zheap_node init_without_checksums zheap_standby set_conf kill_server start_after_kill wait_until_up session ask
   send_sql finish_session check_tables tables_digest undo_quiet log_is_clean
-  overwrite content put order_point wait_at_point leave_point $lost);
+  overwrite content put order_point wait_at_point leave_point
+  needs_assertions $lost);
 
 # what psql says, one or the other, when the server ended the session
 our $lost = qr/server closed the connection|connection to server was lost|no connection to the server/;
@@ -32,6 +33,15 @@ max_prepared_transactions = 10
 log_autovacuum_min_duration = -1
 $conf});
 	return $node;
+}
+
+# For a test that stops processes at points: the server runs.
+sub needs_assertions
+{
+	my ($node) = @_;
+	plan skip_all => 'the server has no assertions'
+	  if $node->safe_psql('postgres', 'SHOW debug_assertions') ne 'on';
+	return;
 }
 
 # initdb, so that damage gets past the buffer manager; since 18 it has to be said.
