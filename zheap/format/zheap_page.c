@@ -8,7 +8,7 @@
  * changes a page here depends on nothing but the page and the arguments, so
  * that do and redo call the same function and get the same bytes (hints
  * excepted).  None of them allocates or throws, so they may run in a critical
- * section; zheap_page_check and zheap_page_problem are the exceptions.
+ * section; zheap_page_report and zheap_page_problem are the exceptions.
  *
  * The hole between line pointers and tuples is always zero: a function that
  * makes bytes part of it clears them.  Gaps between tuples may hold anything.
@@ -150,43 +150,10 @@ zheap_page_init(Page page, int nslots)
 	Assert(zheap_page_is_valid(page));
 }
 
-/* bytes of the special space that the opaque calls for */
-static Size
-special_size(Page page)
-{
-	ZPageOpaque opaque = ZPageGetOpaque(page);
-	Size		size = sizeof(ZPageOpaqueData);
-
-	size += opaque->nslots * sizeof(ZXactSlotData);
-	if (opaque->flags & ZPAGE_HAS_SPILL)
-		size += sizeof(ZXactSlotData);
-	return size;
-}
-
-bool
-zheap_page_is_valid(Page page)
-{
-	PageHeader	ph = PageHeaderOf(page);
-	ZPageOpaque opaque = ZPageGetOpaque(page);
-
-	return !PageIsNew(page) &&
-		opaque->magic == ZHEAP_PAGE_MAGIC &&
-		opaque->version == ZHEAP_PAGE_VERSION &&
-		opaque->nslots >= 1 && opaque->nslots <= ZHEAP_MAX_XACT_SLOTS &&
-		ph->pd_special == BLCKSZ - special_size(page) &&
-		ph->pd_lower >= SizeOfPageHeaderData &&
-		ph->pd_lower <= ph->pd_upper &&
-		ph->pd_upper <= ph->pd_special &&
-		PageGetMaxOffsetNumber(page) <= MaxHeapTuplesPerPage;
-}
-
 void
-zheap_page_check(Relation rel, BlockNumber block, Page page)
+zheap_page_report(Relation rel, BlockNumber block, Page page)
 {
 	ZPageOpaque opaque = ZPageGetOpaque(page);
-
-	if (likely(zheap_page_is_valid(page)))
-		return;
 
 	if (PageIsNew(page))
 		ereport(ERROR,

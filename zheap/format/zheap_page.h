@@ -242,11 +242,45 @@ extern int	zheap_page_tuple_origins(const char *tuple, uint16 len,
 
 extern void zheap_page_init(Page page, int nslots);
 
-/* cheap test before anything is believed; false for new and foreign pages */
-extern bool zheap_page_is_valid(Page page);
+/* bytes of the special space that the opaque calls for */
+static inline Size
+zheap_page_special_size(Page page)
+{
+	ZPageOpaque opaque = ZPageGetOpaque(page);
 
-/* ERROR (data corrupted; relation, block) unless valid; version is named */
-extern void zheap_page_check(Relation rel, BlockNumber block, Page page);
+	return sizeof(ZPageOpaqueData) + sizeof(ZXactSlotData) *
+		(opaque->nslots + ((opaque->flags & ZPAGE_HAS_SPILL) != 0));
+}
+
+/* cheap test before anything is believed; false for new and foreign pages */
+static inline bool
+zheap_page_is_valid(Page page)
+{
+	PageHeader	ph = (PageHeader) page;
+	ZPageOpaque opaque = ZPageGetOpaque(page);
+
+	return !PageIsNew(page) &&
+		opaque->magic == ZHEAP_PAGE_MAGIC &&
+		opaque->version == ZHEAP_PAGE_VERSION &&
+		opaque->nslots >= 1 && opaque->nslots <= ZHEAP_MAX_XACT_SLOTS &&
+		ph->pd_special == BLCKSZ - zheap_page_special_size(page) &&
+		ph->pd_lower >= SizeOfPageHeaderData &&
+		ph->pd_lower <= ph->pd_upper &&
+		ph->pd_upper <= ph->pd_special &&
+		PageGetMaxOffsetNumber(page) <= MaxHeapTuplesPerPage;
+}
+
+/* ERROR (data corrupted; relation, block): what is wrong with the page */
+pg_noreturn extern void zheap_page_report(Relation rel, BlockNumber block,
+										  Page page);
+
+/* The same unless it is valid. */
+static inline void
+zheap_page_check(Relation rel, BlockNumber block, Page page)
+{
+	if (unlikely(!zheap_page_is_valid(page)))
+		zheap_page_report(rel, block, page);
+}
 
 /*
  * ERROR if line pointers lead to where no tuples can be.  Before tuples are

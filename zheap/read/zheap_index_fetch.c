@@ -47,6 +47,7 @@ typedef struct ZIndexFetchData
 	/* is the entry dead to all: asked in ever longer intervals */
 	int			unasked;
 	int			interval;
+	bool		unsettled;		/* was the row fetched last one to be judged */
 } ZIndexFetchData;
 
 typedef ZIndexFetchData *ZIndexFetch;
@@ -208,6 +209,23 @@ show_as_it_stands(Relation rel, Snapshot snapshot, const UndoHorizons *hz,
 	return true;
 }
 
+/* The same, and all that it wants before and after; nothing locked. */
+static inline bool
+fetch_as_it_stands(Relation rel, Snapshot snapshot, Buffer buffer, Page page,
+				   BlockNumber block, OffsetNumber off, TupleTableSlot *slot)
+{
+	UndoHorizons hz;
+	bool		shown;
+
+	undo_check_snapshot();
+	hz = undo_log_horizons();
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	shown = has_row_pointer(rel, block, page, off) &&
+		show_as_it_stands(rel, snapshot, &hz, page, block, off, slot);
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	return shown;
+}
+
 bool
 zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 						Snapshot snapshot, TupleTableSlot *slot,
@@ -222,6 +240,7 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	Buffer		buffer;
 	Page		page;
 	bool		found = false;
+	bool		settled;
 
 	/* one TID, one version: there is never a second */
 	*call_again = false;
@@ -236,6 +255,14 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	buffer = fetch_buffer(fetch, block);
 	page = BufferGetPage(buffer);
 	expect_row(page, off);
+
+	/* history often is wanted for many in a row */
+	settled = likely(snapshot->snapshot_type == SNAPSHOT_MVCC) &&
+		!IsolationIsSerializable();
+	if (settled && likely(!fetch->unsettled) &&
+		fetch_as_it_stands(rel, snapshot, buffer, page, block, off, slot))
+		return true;
+
 	zheap_visibility_begin(&cx, rel, snapshot);
 	/* what a DIRTY or ANY snapshot finds is compared by its identity */
 	cx.approximate_identity = snapshot->snapshot_type != SNAPSHOT_DIRTY &&
@@ -243,10 +270,10 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 		!IsolationIsSerializable();
 	zheap_rollback_limit_reader(&cx);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	if (likely(snapshot->snapshot_type == SNAPSHOT_MVCC) &&
-		!IsolationIsSerializable() &&
-		has_row_pointer(rel, block, page, off) &&
-		show_as_it_stands(rel, snapshot, &cx.hz, page, block, off, slot))
+	fetch->unsettled = !settled ||
+		!has_row_pointer(rel, block, page, off) ||
+		!show_as_it_stands(rel, snapshot, &cx.hz, page, block, off, slot);
+	if (!fetch->unsettled)
 	{
 		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 		zheap_visibility_end(&cx);
