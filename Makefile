@@ -76,6 +76,7 @@ OBJS = \
 	zheap/space/zheap_make_room.o \
 	zheap/space/zheap_space.o \
 	zheap/space/zheap_tablespace.o \
+	zheap/write/zheap_lend.o \
 	zheap/write/zheap_xlog_insert.o \
 	zheap/write/zheap_xlog_change.o \
 	zheap/write/zheap_xlog_logical.o \

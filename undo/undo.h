@@ -265,6 +265,13 @@ extern void undo_images_note(XLogRecPtr before);
 extern bool undo_images_are_complete(void);
 
 /*
+ * Redo: a copy of a page that a record names without changing it.  False: the
+ * page isn't the one of then.
+ */
+extern bool undo_images_redo_read(XLogReaderState *record, uint8 block_id,
+								  char *copy);
+
+/*
  * Byte offset on its undo page of record i: main data of the client's WAL
  * record must carry it (U7: the table page's redo needs the URP although
  * the undo block's data may have been dropped).

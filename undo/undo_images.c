@@ -18,6 +18,8 @@
 #include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "access/xlogrecovery.h"
+#include "access/xlogutils.h"
+#include "storage/bufmgr.h"
 
 #include "undo/undo_log.h"
 
@@ -70,6 +72,25 @@ undo_images_are_complete(void)
 
 	return images_were_on(&checkpoint) &&
 		pg_atomic_read_u64(&UndoShmem->no_images_before) <= checkpoint;
+}
+
+bool
+undo_images_redo_read(XLogReaderState *record, uint8 block_id, char *copy)
+{
+	Buffer		buffer;
+	XLogRedoAction action = XLogReadBufferForRedo(record, block_id, &buffer);
+	bool		found = action == BLK_NEEDS_REDO || action == BLK_RESTORED;
+
+	if (found)
+		memcpy(copy, BufferGetPage(buffer), BLCKSZ);
+	if (action == BLK_NEEDS_REDO)
+	{
+		PageSetLSN(BufferGetPage(buffer), record->EndRecPtr);
+		MarkBufferDirty(buffer);
+	}
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+	return found;
 }
 
 void

@@ -612,29 +612,6 @@ unpack_lent(UndoInsertRec *rec, const char *source, char *buf)
 		memset(buf, 0, rec->payload_len);
 }
 
-/*
- * A copy of the page that lends bytes, if it is the one of then.  Unlocked
- * before the undo page is locked (U15).
- */
-static const char *
-read_lender(XLogReaderState *record, char *copy)
-{
-	Buffer		buffer;
-	XLogRedoAction action = XLogReadBufferForRedo(record, 1, &buffer);
-	bool		found = action == BLK_NEEDS_REDO || action == BLK_RESTORED;
-
-	if (found)
-		memcpy(copy, BufferGetPage(buffer), BLCKSZ);
-	if (action == BLK_NEEDS_REDO)
-	{
-		PageSetLSN(BufferGetPage(buffer), record->EndRecPtr);
-		MarkBufferDirty(buffer);
-	}
-	if (BufferIsValid(buffer))
-		UnlockReleaseBuffer(buffer);
-	return found ? copy : NULL;
-}
-
 /* source: the page that lends bytes, NULL if there is none */
 static void
 redo_insertion(XLogReaderState *record, uint8 block_id, uint16 first_offset,
@@ -690,8 +667,10 @@ undo_redo(XLogReaderState *record)
 
 		memcpy(&xlrec, XLogRecGetData(record),
 			   Min(XLogRecGetDataLen(record), sizeof(xlrec)));
-		if (XLogRecHasBlockRef(record, 1))
-			source = read_lender(record, copy.data);
+		/* unlocked before the undo page is locked (U15) */
+		if (XLogRecHasBlockRef(record, 1) &&
+			undo_images_redo_read(record, 1, copy.data))
+			source = copy.data;
 		redo_insertion(record, 0, xlrec.first_offset, xlrec.table_block,
 					   source);
 	}

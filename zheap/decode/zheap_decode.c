@@ -110,7 +110,8 @@ decode_insert(const Decoding *d)
 
 	rows.first = head.first;
 	rows.ntuples = head.ntuples;
-	zheap_xlog_insert_rows(d->record, &head, NULL, &rows, data.data, ERROR);
+	zheap_xlog_insert_rows(d->record, &head, NULL, NULL, &rows, data.data,
+						   ERROR);
 	for (int i = 0; i < rows.ntuples; i++)
 	{
 		ReorderBufferChange *change;

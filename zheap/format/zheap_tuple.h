@@ -76,13 +76,35 @@ extern uint16 zheap_tuple_form_small(TupleDesc desc, const Datum *values,
 									 char **buf, uint32 *bufsize);
 
 /*
+ * Bytes of a row to be inserted, the number "row" of those that are given, that
+ * a row of the table has, too.  Places are counted backwards from the ends of
+ * both rows.
+ */
+typedef struct ZLendPiece
+{
+	ItemPointerData tid;
+	uint16		row;
+	uint16		before_end;
+	uint16		from_before_end;
+	uint16		len;
+} ZLendPiece;
+
+/*
+ * What inserts chunks of values that replace others: zheap_insert_chunks(), which
+ * stands above those that save values and so is handed down.
+ */
+typedef void (*ZInsertChunks) (Relation rel, TupleTableSlot **slots,
+							   int nslots, CommandId cid, int options,
+							   const ZLendPiece *piece, int npieces);
+
+/*
  * Form a row from any kind of tuple slot, toasting as heap would; oldslot is
- * the row version being replaced, or NULL.  options: HEAP_INSERT_*.
- * Writes to the toast table: no buffer locks held.
+ * the row version being replaced, or NULL; insert is for it.  options:
+ * HEAP_INSERT_*.  Writes to the toast table: no buffer locks held.
  */
 extern ZTuple *zheap_toast_form_from_slot(Relation rel, TupleTableSlot *slot,
 										  TupleTableSlot *oldslot,
-										  int options);
+										  ZInsertChunks insert, int options);
 
 /*
  * The same for a row that isn't to be toasted, whatever it replaces, and needs

@@ -13,7 +13,8 @@
  *
  * A value that goes on with the row's next version is neither written nor
  * touched.  One that is replaced gets a new identity, because a pointer in an
- * older version must lead to the old bytes.
+ * older version must lead to the old bytes.  What both have in common at their
+ * beginning and at their end isn't logged again (zheap_lend.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -29,6 +30,7 @@
 #include "access/toast_internals.h"
 #include "access/transam.h"
 #include "access/xact.h"
+#include "catalog/catalog.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_am_d.h"
 #include "catalog/pg_class.h"
@@ -213,7 +215,7 @@ value_exists(Chunks *chunks, Snapshot snapshot, Oid valueid)
 }
 
 /* ----------------------------------------------------------------
- *	saving
+ *	what is saved of a value: identity, chunks
  * ----------------------------------------------------------------
  */
 
@@ -355,8 +357,171 @@ fill_chunk(TupleTableSlot *slot, Oid id, int32 seq, char *buf,
 	ExecStoreVirtualTuple(slot);
 }
 
+/* ----------------------------------------------------------------
+ *	what a value has in common with the one it replaces
+ * ----------------------------------------------------------------
+ */
+
+/* a value that is going to be replaced */
+typedef struct OldValue
+{
+	int32		len;
+	char	   *data;
+	ItemPointerData *tid;		/* of its chunks */
+	/* bytes at both ends that the new value has, too */
+	int32		prefix;
+	int32		suffix;
+} OldValue;
+
+/* pieces of one chunk: of the beginning, and two of the end */
+#define MAX_PIECES	3
+
+/* a longer value isn't read for that, which takes so much memory */
+#define MAX_COMPARED	(16 * 1024 * 1024)
+
+/* Read a value's chunks; false if something is wrong with them. */
+static bool
+read_old_value(Chunks *chunks, Oid valueid, OldValue *old)
+{
+	int32		total = (old->len - 1) / TOAST_MAX_CHUNK_SIZE + 1;
+	int32		next = 0;
+	bool		good = true;
+	ChunkScan	cs;
+
+	old->data = palloc(old->len);
+	old->tid = palloc(total * sizeof(ItemPointerData));
+	scan_begin(&cs, chunks, &any_chunk, valueid, 0, PG_INT32_MAX);
+	while (good && scan_next(&cs))
+	{
+		int32		at = next * TOAST_MAX_CHUNK_SIZE;
+		struct varlena *chunk;
+
+		CHECK_FOR_INTERRUPTS();
+		slot_getallattrs(cs.slot);
+		chunk = (struct varlena *)
+			DatumGetPointer(cs.slot->tts_values[CHUNK_DATA - 1]);
+		good = next < total &&
+			DatumGetInt32(cs.slot->tts_values[CHUNK_SEQ - 1]) == next &&
+			!VARATT_IS_COMPRESSED(chunk) && !VARATT_IS_EXTERNAL(chunk) &&
+			VARSIZE_ANY_EXHDR(chunk) ==
+			Min(old->len - at, TOAST_MAX_CHUNK_SIZE);
+		if (good)
+		{
+			memcpy(old->data + at, VARDATA_ANY(chunk),
+				   VARSIZE_ANY_EXHDR(chunk));
+			old->tid[next++] = cs.slot->tts_tid;
+		}
+	}
+	scan_end(&cs);
+	return good && next == total;
+}
+
+/* number of bytes that are the same from the beginning on, and at the end */
+static int32
+same_prefix(const char *a, const char *b, int32 max)
+{
+	int32		n = 0;
+
+	while (max - n >= 64 && memcmp(a + n, b + n, 64) == 0)
+		n += 64;
+	while (n < max && a[n] == b[n])
+		n++;
+	return n;
+}
+
+static int32
+same_suffix(const char *a_end, const char *b_end, int32 max)
+{
+	int32		n = 0;
+
+	while (max - n >= 64 &&
+		   memcmp(a_end - n - 64, b_end - n - 64, 64) == 0)
+		n += 64;
+	while (n < max && a_end[-n - 1] == b_end[-n - 1])
+		n++;
+	return n;
+}
+
+/*
+ * Does the replaced value spare WAL a good part of the new one?  The caller has
+ * locked its row, so nobody else ends its chunks.
+ */
+static bool
+compare_old_value(Chunks *chunks, struct varlena *replaced,
+				  const char *data, int32 len, OldValue *old)
+{
+	struct varatt_external pointer;
+	bool		useful = false;
+
+	if (replaced == NULL || !RelationNeedsWAL(chunks->rel) ||
+		RelationIsLogicallyLogged(chunks->rel) ||
+		!undo_images_are_complete())
+		return false;
+	VARATT_EXTERNAL_GET_POINTER(pointer, replaced);
+	old->len = VARATT_EXTERNAL_GET_EXTSIZE(pointer);
+	if (pointer.va_toastrelid != RelationGetRelid(chunks->rel) ||
+		old->len <= 0 || old->len > MAX_COMPARED)
+		return false;
+
+	if (read_old_value(chunks, pointer.va_valueid, old))
+	{
+		int32		both = Min(old->len, len);
+
+		old->prefix = same_prefix(old->data, data, both);
+		old->suffix = same_suffix(old->data + old->len, data + len,
+								  both - old->prefix);
+		useful = old->prefix + old->suffix >= len / 8;
+	}
+	pfree(old->data);
+	if (!useful)
+		pfree(old->tid);
+	return useful;
+}
+
+/*
+ * The bytes from "at" to "to" of the new value stand in the old one, by
+ * "shift" further on.  Add the pieces for the chunk that begins at "start".
+ */
+static int
+add_pieces(ZLendPiece *piece, int n, const OldValue *old, int row,
+		   int32 start, int32 len, int32 at, int32 to, int32 shift)
+{
+	while (at < to)
+	{
+		int32		from = at + shift;
+		int32		seq = from / TOAST_MAX_CHUNK_SIZE;
+		int32		end = Min((seq + 1) * TOAST_MAX_CHUNK_SIZE, old->len);
+
+		piece[n].tid = old->tid[seq];
+		piece[n].row = row;
+		piece[n].before_end = start + len - at;
+		piece[n].from_before_end = end - from;
+		piece[n].len = Min(to - at, end - from);
+		at += piece[n++].len;
+	}
+	return n;
+}
+
+/* the same for all that a chunk has in common with the old value */
+static int
+chunk_pieces(ZLendPiece *piece, int n, const OldValue *old, int row,
+			 int32 total, int32 start, int32 len)
+{
+	n = add_pieces(piece, n, old, row, start, len, start,
+				   Min(start + len, old->prefix), 0);
+	return add_pieces(piece, n, old, row, start, len,
+					  Max(start, total - old->suffix), start + len,
+					  old->len - total);
+}
+
+/* ----------------------------------------------------------------
+ *	saving a value
+ * ----------------------------------------------------------------
+ */
+
 static void
-insert_chunks(Chunks *chunks, Oid id, const char *data, int32 len, int options)
+insert_chunks(Chunks *chunks, Oid id, const char *data, int32 len,
+			  const OldValue *old, ZInsertChunks insert, int options)
 {
 	CommandId	cid = GetCurrentCommandId(true);
 	Size		bufsize = INTALIGN(TOAST_MAX_CHUNK_SIZE + VARHDRSZ);
@@ -372,17 +537,23 @@ insert_chunks(Chunks *chunks, Oid id, const char *data, int32 len, int options)
 	while (seq < total)
 	{
 		int32		first = seq;
+		ZLendPiece	piece[CHUNKS_AT_ONCE * MAX_PIECES];
+		int			npieces = 0;
 		int			n;
 
 		CHECK_FOR_INTERRUPTS();
 		for (n = 0; n < nslots && seq < total; n++, seq++)
 		{
 			int32		at = seq * TOAST_MAX_CHUNK_SIZE;
+			int32		size = Min(len - at, TOAST_MAX_CHUNK_SIZE);
 
-			fill_chunk(slots[n], id, seq, buf + n * bufsize, data + at,
-					   Min(len - at, TOAST_MAX_CHUNK_SIZE));
+			fill_chunk(slots[n], id, seq, buf + n * bufsize, data + at, size);
+			if (old != NULL)
+				npieces = chunk_pieces(piece, npieces, old, n, len, at, size);
 		}
-		if (n == 1)
+		if (npieces > 0)
+			insert(chunks->rel, slots, n, cid, options, piece, npieces);
+		else if (n == 1)
 			table_tuple_insert(chunks->rel, slots[0], cid, options, NULL);
 		else
 			table_multi_insert(chunks->rel, slots, n, cid, options, NULL);
@@ -400,7 +571,8 @@ insert_chunks(Chunks *chunks, Oid id, const char *data, int32 len, int options)
 }
 
 Datum
-zheap_chunk_save(Relation rel, Datum value, struct varlena *old, int options)
+zheap_chunk_save(Relation rel, Datum value, struct varlena *old,
+				 struct varlena *replaced, ZInsertChunks insert, int options)
 {
 	Relation	toastrel = table_open(rel->rd_rel->reltoastrelid,
 									  RowExclusiveLock);
@@ -408,6 +580,7 @@ zheap_chunk_save(Relation rel, Datum value, struct varlena *old, int options)
 	struct varlena *result;
 	Chunks		chunks;
 	char	   *data;
+	int32		size;
 	bool		saved;
 
 	Assert(!VARATT_IS_EXTERNAL(DatumGetPointer(value)));
@@ -426,9 +599,19 @@ zheap_chunk_save(Relation rel, Datum value, struct varlena *old, int options)
 		rel->rd_toastoid : RelationGetRelid(toastrel);
 	pointer.va_valueid = choose_identity(rel, &chunks, &pointer, old,
 										 &saved);
-	if (!saved && VARATT_EXTERNAL_GET_EXTSIZE(pointer) > 0)
-		insert_chunks(&chunks, pointer.va_valueid, data,
-					  VARATT_EXTERNAL_GET_EXTSIZE(pointer), options);
+	size = VARATT_EXTERNAL_GET_EXTSIZE(pointer);
+	if (!saved && size > 0)
+	{
+		OldValue	before;
+		bool		alike = insert != NULL &&
+			compare_old_value(&chunks, replaced, data, size,
+							  &before);
+
+		insert_chunks(&chunks, pointer.va_valueid, data, size,
+					  alike ? &before : NULL, insert, options);
+		if (alike)
+			pfree(before.tid);
+	}
 	close_indexes(&chunks);
 	table_close(toastrel, NoLock);
 

@@ -17,15 +17,20 @@
 #include "utils/relcache.h"
 
 #include "undo/undo_defs.h"
+#include "zheap/format/zheap_tuple.h"
 
 /*
  * Save a flat value for a row of rel and return the pointer that the row gets.
  * old: the pointer by which the value was known before, or NULL; in a rewrite
- * the value keeps its identity, and is saved once.  options: HEAP_INSERT_*.
+ * the value keeps its identity, and is saved once.  replaced: the pointer to the
+ * value that it replaces, in the row's version which the caller has locked, or
+ * NULL; what both have in common isn't logged again if insert isn't NULL;
+ * then it is zheap_insert_chunks().  options: HEAP_INSERT_*.
  * No buffer locks held.
  */
 extern Datum zheap_chunk_save(Relation rel, Datum value, struct varlena *old,
-							  int options);
+							  struct varlena *replaced,
+							  ZInsertChunks insert, int options);
 
 /*
  * Delete the value that a row of rel points to; does nothing if it is no such

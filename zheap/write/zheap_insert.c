@@ -41,6 +41,7 @@
 #include "undo/undo_debug.h"
 #include "zheap/write/zheap_write.h"
 #include "zheap/history/zheap_own_history.h"
+#include "zheap/write/zheap_lend.h"
 #include "zheap/write/zheap_xlog_insert.h"
 #include "zheap/write/zheap_xlog_logical.h"
 
@@ -62,6 +63,8 @@ typedef struct InsertOp
 	uint16		ended;			/* copied: ZH_END_MASK bits */
 	ZLogical	logical;
 	Buffer		vmbuffer;		/* kept over pages */
+	ZLend	   *lend;			/* or NULL */
+	int			done;			/* lend: rows inserted before this step */
 } InsertOp;
 
 /* one page of it */
@@ -84,6 +87,7 @@ typedef struct InsertStep
 	char		local[INSERT_MAX_PAYLOAD];
 	ZVmClear	vm;
 	ZInsertChange change;
+	bool		lent;			/* without what other pages lend */
 	char	   *coded;			/* the rows for WAL */
 	uint16		coded_len;		/* 0: one row, logged as it is */
 	char		coded_row[ZCODED_ROW_SIZE];
@@ -523,7 +527,18 @@ step_flags2(const InsertOp *op)
 static void
 code_rows(const InsertOp *op, InsertStep *step, char *scratch)
 {
-	if (step->change.ntuples == 1 && op->logical.wanted)
+	ZInsertChange logged;
+
+	step->lent = op->lend != NULL && !op->logical.wanted &&
+		zheap_lend_take(op->lend, step->buffer, op->done, &step->change,
+						&logged);
+	if (step->lent)
+	{
+		step->coded = scratch;
+		step->coded_len = zheap_xlog_insert_code_rows(step->page, &logged,
+													  scratch);
+	}
+	else if (step->change.ntuples == 1 && op->logical.wanted)
 		step->coded_len = 0;
 	else if (step->change.ntuples == 1)
 	{
@@ -571,7 +586,7 @@ log_plain_row(const char *tuple, uint16 len)
 }
 
 /* Log the step.  In the critical section. */
-static XLogRecPtr
+static void
 log_step(const InsertOp *op, InsertStep *step)
 {
 	ZInsertChange *change = &step->change;
@@ -613,6 +628,8 @@ log_step(const InsertOp *op, InsertStep *step)
 					   REGBUF_STANDARD |
 					   (step->is_new ? REGBUF_WILL_INIT : 0) |
 					   (op->logical.wanted ? REGBUF_KEEP_DATA : 0));
+	if (step->lent)
+		XLogRegisterBufData(0, op->lend->head, op->lend->headlen);
 	if (step->coded_len > 0)
 		XLogRegisterBufData(0, step->coded, step->coded_len);
 	else
@@ -620,6 +637,8 @@ log_step(const InsertOp *op, InsertStep *step)
 	if (step->needs_undo)
 		undo_insert_register(&step->undo, next_block++);
 	zheap_space_vm_register(&step->vm, next_block);
+	if (step->lent)
+		zheap_lend_register(op->lend);
 
 	lsn = undo_images_insert(info);
 
@@ -627,7 +646,8 @@ log_step(const InsertOp *op, InsertStep *step)
 	if (step->needs_undo)
 		undo_insert_set_lsn(&step->undo, lsn);
 	zheap_space_vm_set_lsn(&step->vm, lsn);
-	return lsn;
+	if (step->lent)
+		zheap_lend_logged(op->lend, step->buffer, lsn);
 }
 
 /* The critical section.  Everything that can fail was done. */
@@ -649,6 +669,8 @@ perform_step(const InsertOp *op, InsertStep *step)
 	if (step->needs_undo)
 		undo_insert_apply(&step->undo);
 	MarkBufferDirty(step->buffer);
+	if (step->lent)
+		zheap_lend_dirty(op->lend);
 
 	if (RelationNeedsWAL(op->rel))
 		log_step(op, step);
@@ -720,12 +742,15 @@ insert_step(InsertOp *op, ZTuple **tuples, int ntuples, char *scratch,
 		   ZXactSlotFxid(ZPageGetXactSlot(step.page, step.choice.id)) ==
 		   op->fxid);
 
+	step.lent = false;
 	if (RelationNeedsWAL(op->rel))
 	{
 		code_rows(op, &step, scratch);
 		tell_rows(op, &step, change->ntuples == ntuples);
 	}
 	perform_step(op, &step);
+	if (step.lent)
+		zheap_lend_release(op->lend);
 
 	if (step.needs_undo)
 	{
@@ -777,6 +802,8 @@ insert_begin(InsertOp *op, Relation rel, CommandId cid, int options,
 	op->ended = 0;
 	op->frozen = (options & HEAP_INSERT_FROZEN) != 0;
 	op->vmbuffer = InvalidBuffer;
+	op->lend = NULL;
+	op->done = 0;
 	op->fxid = undo_log_current_fxid();
 	Assert(!op->frozen || token == 0);
 	zheap_logical_begin(&op->logical, rel, options, false);
@@ -814,7 +841,7 @@ insert_one(Relation rel, TupleTableSlot *slot, CommandId cid, int options,
 
 	UNDO_IDLE_POINT("insert");
 	insert_begin(&op, rel, cid, options, bistate, token);
-	tuple = zheap_toast_form_from_slot(rel, slot, NULL, options);
+	tuple = zheap_toast_form_from_slot(rel, slot, NULL, NULL, options);
 	(void) insert_step(&op, &tuple, 1, NULL, &tid);
 	insert_end(&op);
 
@@ -844,11 +871,14 @@ zheap_insert_speculative(Relation rel, TupleTableSlot *slot, CommandId cid,
 			   token);
 }
 
-/* Rows for many tuple slots: as many per page and WAL record as fit. */
-void
-zheap_insert_multi(Relation rel, TupleTableSlot **slots, int nslots,
-				   CommandId cid, int options,
-				   struct BulkInsertStateData *bistate)
+/*
+ * Rows for many tuple slots: as many per page and WAL record as fit.  lend
+ * may be NULL.
+ */
+static void
+insert_several(Relation rel, TupleTableSlot **slots, int nslots,
+			   CommandId cid, int options,
+			   struct BulkInsertStateData *bistate, ZLend *lend)
 {
 	InsertOp	op;
 	ZTuple	  **tuples = palloc(nslots * sizeof(ZTuple *));
@@ -857,9 +887,11 @@ zheap_insert_multi(Relation rel, TupleTableSlot **slots, int nslots,
 
 	UNDO_IDLE_POINT("insert");
 	insert_begin(&op, rel, cid, options, bistate, 0);
+	op.lend = lend;
 
 	for (int i = 0; i < nslots; i++)
-		tuples[i] = zheap_toast_form_from_slot(rel, slots[i], NULL, options);
+		tuples[i] = zheap_toast_form_from_slot(rel, slots[i], NULL, NULL,
+											   options);
 
 	while (done < nslots)
 	{
@@ -872,7 +904,7 @@ zheap_insert_multi(Relation rel, TupleTableSlot **slots, int nslots,
 			note_inserted(&op, slots[done + i], &tid);
 			tid.ip_posid++;
 		}
-		done += n;
+		op.done = done += n;
 	}
 	insert_end(&op);
 
@@ -884,6 +916,27 @@ zheap_insert_multi(Relation rel, TupleTableSlot **slots, int nslots,
 		pfree(tuples[i]);
 	pfree(tuples);
 	pfree(scratch);
+}
+
+void
+zheap_insert_multi(Relation rel, TupleTableSlot **slots, int nslots,
+				   CommandId cid, int options,
+				   struct BulkInsertStateData *bistate)
+{
+	insert_several(rel, slots, nslots, cid, options, bistate, NULL);
+}
+
+void
+zheap_insert_chunks(Relation rel, TupleTableSlot **slots, int nslots,
+					CommandId cid, int options, const ZLendPiece *piece,
+					int npieces)
+{
+	ZLend	   *lend = palloc(sizeof(ZLend));
+
+	zheap_lend_begin(lend, rel, piece, npieces);
+	insert_several(rel, slots, nslots, cid, options, NULL, lend);
+	zheap_lend_end(lend);
+	pfree(lend);
 }
 
 /* ----------------------------------------------------------------

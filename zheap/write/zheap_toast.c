@@ -49,6 +49,7 @@ typedef struct Toasting
 {
 	Relation	rel;
 	int			options;		/* for chunks */
+	ZInsertChunks insert;		/* for those that replace others, or NULL */
 	ToastTupleContext ttc;
 	Size		header;			/* as heap counts it */
 } Toasting;
@@ -65,6 +66,18 @@ is_too_long(const Toasting *t, Size target)
 		target - t->header;
 }
 
+/* the value out of line that the row's old version has there, or NULL */
+static struct varlena *
+replaced_value(const Toasting *t, int i)
+{
+	struct varlena *old;
+
+	if (t->ttc.ttc_oldvalues == NULL || t->ttc.ttc_oldisnull[i])
+		return NULL;
+	old = (struct varlena *) DatumGetPointer(t->ttc.ttc_oldvalues[i]);
+	return VARATT_IS_EXTERNAL_ONDISK(old) ? old : NULL;
+}
+
 /* move a value out of line */
 static void
 externalize(Toasting *t, int i)
@@ -74,6 +87,7 @@ externalize(Toasting *t, int i)
 
 	t->ttc.ttc_values[i] = zheap_chunk_save(t->rel, inline_value,
 											attr->tai_oldexternal,
+											replaced_value(t, i), t->insert,
 											t->options);
 	if (attr->tai_colflags & TOASTCOL_NEEDS_FREE)
 		pfree(DatumGetPointer(inline_value));
@@ -143,11 +157,11 @@ delete_old_values(Toasting *t)
  */
 static ZTuple *
 form_toasted(Relation rel, const Datum *values, const bool *isnull,
-			 TupleTableSlot *oldslot, int options)
+			 TupleTableSlot *oldslot, ZInsertChunks insert, int options)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	Size		target = RelationGetToastTupleTarget(rel, TOAST_TUPLE_TARGET);
-	Toasting	t = {.rel = rel,.options = options};
+	Toasting	t = {.rel = rel,.options = options,.insert = insert};
 	ZTuple	   *result;
 
 	Assert(rel->rd_rel->relkind != RELKIND_TOASTVALUE);
@@ -263,7 +277,8 @@ zheap_toast_form_untoasted(Relation rel, TupleTableSlot *slot)
 
 ZTuple *
 zheap_toast_form_from_slot(Relation rel, TupleTableSlot *slot,
-						   TupleTableSlot *oldslot, int options)
+						   TupleTableSlot *oldslot, ZInsertChunks insert,
+						   int options)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	const Datum *values;
@@ -287,7 +302,8 @@ zheap_toast_form_from_slot(Relation rel, TupleTableSlot *slot,
 		(plan.len > ZHEAP_TOAST_THRESHOLD ||
 		 (plan.flags1 & ZH_HASEXTERNAL) != 0 ||
 		 (oldslot != NULL && slot_has_external(oldslot))))
-		return form_toasted(rel, values, slot->tts_isnull, oldslot, options);
+		return form_toasted(rel, values, slot->tts_isnull, oldslot, insert,
+							options);
 	return zheap_tuple_form_planned(desc, values, slot->tts_isnull, &plan);
 }
 
@@ -301,7 +317,7 @@ zheap_toast_form_rewritten(Relation rel, const Datum *values,
 	zheap_tuple_plan(RelationGetDescr(rel), values, isnull, &plan);
 	if (plan.len > ZHEAP_TOAST_THRESHOLD ||
 		(plan.flags1 & ZH_HASEXTERNAL) != 0)
-		return form_toasted(rel, values, isnull, NULL, options);
+		return form_toasted(rel, values, isnull, NULL, NULL, options);
 	return zheap_tuple_form_planned(RelationGetDescr(rel), values, isnull,
 									&plan);
 }

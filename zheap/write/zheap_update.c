@@ -170,7 +170,8 @@ update_lock_and_toast(ZRowWrite *w, ZUpdatePlan *plan)
 	if (plan->tuple != NULL)
 		pfree(plan->tuple);
 	plan->tuple =
-		zheap_toast_form_from_slot(plan->rel, plan->slot, oldslot, 0);
+		zheap_toast_form_from_slot(plan->rel, plan->slot, oldslot,
+								   zheap_insert_chunks, 0);
 	plan->toasted = true;
 	ExecDropSingleTupleTableSlot(oldslot);
 }

@@ -58,6 +58,14 @@ extern void zheap_insert_multi(Relation rel, TupleTableSlot **slots,
 							   struct BulkInsertStateData *bistate);
 
 /*
+ * zheap_insert_multi() of rows of which WAL needs but what the pieces, sorted
+ * by row and place, don't say.  That the bytes are the same is found out here.
+ */
+extern void zheap_insert_chunks(Relation rel, TupleTableSlot **slots,
+								int nslots, CommandId cid, int options,
+								const ZLendPiece *piece, int npieces);
+
+/*
  * For zheap_rewrite.c, whose relation nobody else can see: rows that are
  * visible to all; or one whose history goes on in the file it comes from:
  * undo is a copy record (ZUndoIsCopy) without offset and tenure, ended the

@@ -21,6 +21,7 @@
 #include "storage/bufmgr.h"
 
 #include "zheap/write/zheap_write.h"
+#include "zheap/write/zheap_lend.h"
 #include "zheap/write/zheap_xlog_insert.h"
 
 /* fewer equal bytes than this don't end a literal */
@@ -491,28 +492,40 @@ zheap_xlog_insert_get_row(const char **p, const char *end, const char *prev,
 /* They are the data of the table block. */
 void
 zheap_xlog_insert_rows(XLogReaderState *record, const ZInsertHead *head,
-					   Page page, ZInsertChange *change, char *rows,
-					   int elevel)
+					   Page page, const ZLenders *lenders,
+					   ZInsertChange *change, char *rows, int elevel)
 {
 	bool		coded = (head->flags & ZINSERT_CODED) != 0 ||
 		head->ntuples > 1;
 	Size		datalen;
 	const char *p = XLogRecGetBlockData(record, 0, &datalen);
 	const char *end = p + datalen;
+	const char *ranges = NULL;
 	const char *prev = NULL;
 	uint16		prevlen = 0;
+	PGAlignedBlock cut;
 	char	   *to = rows;
+	char	   *limit = rows + BLCKSZ;
 
 	if (p == NULL || change->ntuples < 1 ||
 		change->ntuples > MaxHeapTuplesPerPage)
 		elog(elevel, "insert record without rows");
 
+	if (lenders != NULL && lenders->npages > 0)
+	{
+		ranges = p;
+		p = zheap_lend_skip(p, end);
+		if (p == NULL)
+			elog(elevel, "malformed ranges of lent bytes in insert record");
+		to = cut.data;
+		limit = to + BLCKSZ;
+	}
 	if (page != NULL)
 		prev = row_at(page, change->first - 1, &prevlen);
 	for (int i = 0; i < change->ntuples; i++)
 	{
 		if (!parse_row(&p, end, coded, head, prev, prevlen, to,
-					   rows + BLCKSZ - to, &change->len[i]))
+					   limit - to, &change->len[i]))
 			elog(elevel, "malformed row %d in insert record", i + 1);
 		change->tuple[i] = prev = to;
 		prevlen = change->len[i];
@@ -520,6 +533,9 @@ zheap_xlog_insert_rows(XLogReaderState *record, const ZInsertHead *head,
 	}
 	if (p != end)
 		elog(elevel, "insert record has bytes behind its rows");
+	if (ranges != NULL &&
+		!zheap_lend_put_back(ranges, end, lenders, change, rows))
+		elog(elevel, "rows of an insert record do not fit their lent bytes");
 }
 
 /* ----------------------------------------------------------------
@@ -549,6 +565,7 @@ zheap_xlog_insert_redo(XLogReaderState *record)
 	BlockNumber block;
 	Buffer		buffer;
 	uint8		next_block = 1;
+	ZLenders	lenders;
 	Size		room = BLCKSZ;
 
 	zheap_xlog_insert_unpack(record, &head);
@@ -557,6 +574,8 @@ zheap_xlog_insert_redo(XLogReaderState *record)
 	zheap_delta_redo_conflict(record,
 							  zheap_conflict_unpack(change.fxid,
 													head.conflict));
+
+	zheap_lend_redo_read(record, &lenders);
 
 	change.urp = InvalidUndoRecPtr;
 	if (head.flags & ZINSERT_HAS_UNDO)
@@ -574,7 +593,8 @@ zheap_xlog_insert_redo(XLogReaderState *record)
 	change.ntuples = head.ntuples;
 	if (insert_inits_page(record))
 	{
-		zheap_xlog_insert_rows(record, &head, NULL, &change, rows.data, PANIC);
+		zheap_xlog_insert_rows(record, &head, NULL, &lenders, &change,
+							   rows.data, PANIC);
 		buffer = XLogInitBufferForRedo(record, 0);
 		zheap_page_init(BufferGetPage(buffer),
 						zheap_new_page_xact_slots(change.len[0]));
@@ -593,8 +613,8 @@ zheap_xlog_insert_redo(XLogReaderState *record)
 				elog(PANIC,
 					 "block %u, which an insert record refers to, is not a zheap page",
 					 block);
-			zheap_xlog_insert_rows(record, &head, page, &change, rows.data,
-								   PANIC);
+			zheap_xlog_insert_rows(record, &head, page, &lenders, &change,
+								   rows.data, PANIC);
 		}
 		if (!zheap_xlog_insert_apply(page, &change))
 			elog(PANIC, "no room for rows at block %u, offset %u",

@@ -17,6 +17,7 @@
  *				CODED: a coded row
  *				block 1: undo page, if HAS_UNDO (data: see undo_insert_register())
  *				next:	 visibility map page, if CLEARED_VM
+ *				block 4 and further: pages that lend bytes (zheap_lend.h)
  *	MULTI_INSERT	the same; block 0: coded rows
  *	CONFIRM		xl_zheap_confirm; a byte if decoding is to know
  *				block 0: table page: no data
@@ -146,8 +147,10 @@ extern bool zheap_xlog_insert_get_row(const char **p, const char *end,
  * first and ntuples are set.  page is as it was before them, NULL if the record
  * initialises it or has a logical part.  elevel if they are malformed.
  */
+struct ZLenders;				/* zheap_lend.h; NULL: no page lends */
 extern void zheap_xlog_insert_rows(XLogReaderState *record,
 								   const ZInsertHead *head, Page page,
+								   const struct ZLenders *lenders,
 								   ZInsertChange *change, char *rows,
 								   int elevel);
 
