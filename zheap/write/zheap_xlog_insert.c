@@ -26,6 +26,8 @@
 
 /* fewer equal bytes than this don't end a literal */
 #define DIFF_MIN_RUN			3
+/* after so many unequal bytes the rest is taken for unequal, too */
+#define DIFF_MAX_SEARCH		512
 /* a token's half byte that says: the number goes on, packed */
 #define DIFF_MORE				15
 /* the numbers before the tokens, both of 16 bits */
@@ -284,9 +286,10 @@ put_difference(char *to, Size max, const char *prev, uint16 prevlen,
 		Size		literal;
 
 		pos += skip;
-		literal = unequal_bytes(old + pos, new + pos, both - pos);
+		literal = unequal_bytes(old + pos, new + pos,
+								Min(both - pos, DIFF_MAX_SEARCH));
 		/* what is left has no counterpart, or is too short for a run */
-		if (pos + literal == both)
+		if (pos + literal == both || literal == DIFF_MAX_SEARCH)
 			literal = stop - pos;
 		if (p - to + token_size(skip, literal) + literal >= max)
 			return NULL;
