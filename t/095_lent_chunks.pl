@@ -3,8 +3,9 @@
 # (U24).  Values that change at the beginning, in the middle, by length, as a
 # whole; compressed ones; kill -9 at once and behind whatever replaces the
 # table's file; a backup some of whose pages are newer than the record;
-# full_page_writes off and on again; decoding; a standby that is promoted.  All
-# pages are compared with the primary's (wal_consistency_checking).
+# full_page_writes off and on again; decoding; files copied with wal_level =
+# minimal; a standby that is promoted.  All pages are compared with the primary's
+# (wal_consistency_checking).
 use strict;
 use warnings;
 use FindBin;
@@ -229,6 +230,38 @@ $lsn = position();
 change();
 is(lent_since($lsn), 0, 'for decoding all bytes are logged');
 $node->append_conf('postgresql.conf', 'wal_level = replica');
+$node->restart;
+
+# --- pages copied without WAL, with the LSNs that they have
+$node->append_conf('postgresql.conf', q{
+wal_level = minimal
+max_wal_senders = 0
+wal_skip_threshold = 0
+wal_consistency_checking = ''
+});
+$node->restart;
+fill();
+$node->safe_psql('postgres', 'CHECKPOINT');
+change();
+$node->safe_psql('postgres', 'ALTER TABLE z SET TABLESPACE there; ALTER TABLE p SET TABLESPACE pg_default');
+$lsn = position();
+change();
+is(lent_since($lsn), 0, 'what was copied has no images until the next checkpoint');
+# so that newer pages are on disk
+$node->safe_psql('postgres', "CREATE TABLE junk AS SELECT repeat('x', 1000) t LIMIT 0; INSERT INTO junk SELECT repeat('x', 1000) FROM generate_series(1, 30000)");
+my $copied = tables_digest($node, \@tables);
+kill_server($node);
+ok(start_after_kill($node), 'copied: recovered');
+is(tables_digest($node, \@tables), $copied, 'copied: the same rows');
+same_as_heap('copied');
+check_tables($node, 'copied');
+$node->safe_psql('postgres', 'DROP TABLE junk; CHECKPOINT');
+cmp_ok(round_with_reader('minimal'), '>', 100, 'after the checkpoint redo copies');
+$node->append_conf('postgresql.conf', q{
+wal_level = replica
+max_wal_senders = 10
+wal_consistency_checking = 'zheap'
+});
 $node->restart;
 
 # --- a standby, while it is one and when it isn't any more

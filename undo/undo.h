@@ -261,6 +261,12 @@ extern void undo_insert_log_lent(UndoInsertion *ins, Buffer source,
 extern XLogRecPtr undo_images_insert(uint8 info);
 extern void undo_images_note(XLogRecPtr before);
 
+/*
+ * The file of a table was copied as it is, pages with their positions.  WAL has
+ * no image of them if wal_level is minimal.
+ */
+extern void undo_images_note_copied(void);
+
 /* may a record rely on it that redo finds a page as it is now (U24) */
 extern bool undo_images_are_complete(void);
 

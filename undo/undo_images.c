@@ -55,6 +55,13 @@ undo_images_note(XLogRecPtr before)
 		note(ProcLastRecPtr + 1);
 }
 
+void
+undo_images_note_copied(void)
+{
+	if (!XLogIsNeeded())
+		note(GetXLogInsertRecPtr());
+}
+
 XLogRecPtr
 undo_images_insert(uint8 info)
 {

@@ -27,6 +27,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "undo/undo.h"
 #include "zheap/space/zheap_space.h"
 
 #include "pg_compat.h"
@@ -68,6 +69,7 @@ zheap_tablespace_copy(Relation rel, const RelFileLocator *newlocator)
 	MemoryContextSwitchTo(old);
 
 	GetHeapamTableAmRoutine()->relation_copy_data(rel, newlocator);
+	undo_images_note_copied();
 }
 
 /*
