@@ -38,6 +38,7 @@ find_base(ZReadContext *cx, BlockNumber block, Fxid w, UndoRecPtr u,
 	{
 		const ZUndo *r = &walk.undo;
 
+		zheap_walk_look_up(&walk.until_look);
 		if (!zheap_walk_fetch(&walk, false))
 			zheap_walk_corrupt(cx->rel, block, InvalidOffsetNumber,
 							   "undo of the running transaction");

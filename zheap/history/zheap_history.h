@@ -188,14 +188,6 @@ typedef struct ZVersion
 	char		data[BLCKSZ];
 } ZVersion;
 
-/* what becomes of a long walk when the process is interrupted */
-typedef enum ZReadInterrupted
-{
-	ZREAD_GOES_ON,				/* nothing: writers */
-	ZREAD_GIVES_UP,				/* too_long is set: the page is given up */
-	ZREAD_FAILS					/* an error: an index page is locked, too */
-} ZReadInterrupted;
-
 /* an AM call's reading: horizons sampled before the page was locked, reader */
 typedef struct ZReadContext
 {
@@ -206,15 +198,16 @@ typedef struct ZReadContext
 	bool		check_serializable; /* report conflicts out */
 
 	/*
-	 * Set after zheap_visibility_begin, by zheap_rollback_limit_reader(): so
-	 * many records of aborted changes may be passed, 0 for as many as there
-	 * are.  When they are used up, or the process is interrupted, nothing is
-	 * found and too_long is set: give the page up, let
-	 * zheap_rollback_for_reader() do the rest and begin again.
+	 * Set after zheap_visibility_begin, by zheap_rollback_limit_reader(), for
+	 * who gives up: so many records of aborted changes may be passed, 0 for
+	 * as many as there are.  When they are used up, or the process is
+	 * interrupted, nothing is found and too_long is set: give the page up,
+	 * let zheap_rollback_for_reader() do the rest and begin again.  Others,
+	 * as writers, fail when they are interrupted.
 	 */
+	bool		gives_up;
 	int			patience;
 	bool		too_long;
-	ZReadInterrupted interrupted;
 	int			until_look;		/* records to pass before the next look */
 
 	/*

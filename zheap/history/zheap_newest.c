@@ -238,7 +238,7 @@ zheap_newest_predecessor(ZReadContext *cx, Buffer buffer, Page page,
 			if (state == ZWALK_OWNED)
 				zheap_visibility_identify(cx, &walk, buffer, v);
 			v->ended = ZHeaderIsEnded(&walk.hdr);
-			return true;
+			return !cx->too_long;
 		}
 
 		/* below the DELETE: find the change before, if it is mine */
@@ -248,7 +248,7 @@ zheap_newest_predecessor(ZReadContext *cx, Buffer buffer, Page page,
 			status = zheap_walk_status(&walk, buffer);
 			if (status != ZXACT_CURRENT)
 				break;
-			switch (zheap_walk_find(&walk, false))
+			switch (zheap_visibility_find_patiently(cx, &walk, status))
 			{
 				case ZFIND_FOUND:
 					found = true;
@@ -256,7 +256,7 @@ zheap_newest_predecessor(ZReadContext *cx, Buffer buffer, Page page,
 				case ZFIND_OTHER:
 					break;
 				default:
-					Assert(false);
+					Assert(cx->too_long);
 					state = ZWALK_NONE;
 					break;
 			}

@@ -13,8 +13,8 @@
  * undo_record_fetch().
  *
  * What may be thrown: corruption found on the way, serialization failures
- * (check_serializable), "not supported" for historic snapshots, cancellation of
- * readers with an index page locked.
+ * (check_serializable), "not supported" for historic snapshots, and what
+ * zheap_walk_look_up() throws.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +25,6 @@
 #include "storage/predicate.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/timeout.h"
 
 #include "undo/undo_debug.h"
 #include "zheap/history/zheap_record_cache.h"
@@ -35,9 +34,6 @@
 
 /* records of a page that are read before its rows are judged, at most */
 #define READ_AHEAD_RECORDS		UNDO_KNOB("read-ahead", 256, 1, 256)
-
-/* records that a reader passes before it looks whether it is interrupted */
-#define LOOK_UP_RECORDS			UNDO_KNOB("look-up", 2000, 1, 2000)
 
 /* ----------------------------------------------------------------
  *	reading as such
@@ -57,7 +53,7 @@ zheap_visibility_begin(ZReadContext *cx, Relation rel, Snapshot snapshot)
 	cx->approximate_identity = false;
 	cx->patience = 0;
 	cx->too_long = false;
-	cx->interrupted = ZREAD_GOES_ON;
+	cx->gives_up = false;
 	cx->until_look = 0;
 	cx->check_serializable = snapshot != NULL && IsMVCCSnapshot(snapshot) &&
 		CheckForSerializableConflictOutNeeded(rel, snapshot);
@@ -207,10 +203,10 @@ version_from_record(ZVersion *v, const ZWalk *walk, ZXactStatus status)
  * is the writer itself; the owner of the xact slot changes with takeovers
  * that don't touch the row).  Any owner's status may be met.  Own writers are
  * always looked for, since their cid is part of the identity; so are moves,
- * for the new TID.
+ * for the new TID.  May give up: cx->too_long.
  */
 void
-zheap_visibility_identify(const ZReadContext *cx, ZWalk *walk, Buffer buffer,
+zheap_visibility_identify(ZReadContext *cx, ZWalk *walk, Buffer buffer,
 						  ZVersion *v)
 {
 	for (;;)
@@ -228,12 +224,13 @@ zheap_visibility_identify(const ZReadContext *cx, ZWalk *walk, Buffer buffer,
 			v->approximate = !ZWalkIsExact(walk);
 			return;
 		}
-		switch (zheap_walk_find(walk, status == ZXACT_ABORTED))
+		switch (zheap_visibility_find_patiently(cx, walk, status))
 		{
 			case ZFIND_FOUND:
 				version_from_record(v, walk, status);
 				return;
 			case ZFIND_GONE:
+			case ZFIND_LIMIT:
 				return;
 			default:
 				break;
@@ -319,7 +316,14 @@ version_accept(ZReadContext *cx, ZWalk *walk, ZWalkState state, Buffer buffer,
 		return true;
 	}
 	if (state == ZWALK_OWNED && v->kind == 0 && !v->approximate)
+	{
 		zheap_visibility_identify(cx, walk, buffer, v);
+		if (cx->too_long)
+		{
+			v->len = 0;
+			return false;
+		}
+	}
 	if (!v->ended)
 		return true;
 	if (v->kind == 0)
@@ -488,34 +492,6 @@ note_copy(const ZReadContext *cx, const ZWalk *walk, ZVersion *v)
 }
 
 /*
- * A walk is long: is it to end?  With an index page locked nobody could be told
- * to give that up, so the interrupt that locks hold off is served by an error
- * with core's words; what remains to be done of it is done when the locks are
- * gone.
- */
-static bool
-is_interrupted(const ZReadContext *cx)
-{
-	UNDO_POINT("long-walk");
-	if (!InterruptPending || QueryCancelHoldoffCount > 0)
-		return false;
-	if (cx->interrupted == ZREAD_GIVES_UP)
-		return true;
-	if (ProcDiePending)
-		ereport(ERROR,
-				(errcode(ERRCODE_ADMIN_SHUTDOWN),
-				 errmsg("terminating connection due to administrator command")));
-	if (!QueryCancelPending)
-		return false;
-	QueryCancelPending = false;
-	ereport(ERROR,
-			(errcode(ERRCODE_QUERY_CANCELED),
-			 get_timeout_indicator(STATEMENT_TIMEOUT, true) ?
-			 errmsg("canceling statement due to statement timeout") :
-			 errmsg("canceling statement due to user request")));
-}
-
-/*
  * zheap_walk_find() for a reader that gives up where an aborted history is
  * long, and where it is interrupted.  Histories of other owners are as long as
  * the snapshot keeps them.
@@ -527,7 +503,7 @@ zheap_visibility_find_patiently(ZReadContext *cx, ZWalk *walk,
 	bool		aborted = status == ZXACT_ABORTED;
 	ZFindResult found;
 
-	if (cx->interrupted == ZREAD_GOES_ON)
+	if (!cx->gives_up)
 		return zheap_walk_find(walk, aborted);
 	if (cx->too_long)
 		return ZFIND_LIMIT;
@@ -545,11 +521,14 @@ zheap_visibility_find_patiently(ZReadContext *cx, ZWalk *walk,
 		do
 		{
 			if (cx->until_look <= 0)
-				cx->until_look = LOOK_UP_RECORDS;
+				cx->until_look = ZWALK_LOOK_UP;
 			walk->budget = cx->until_look;
 			found = zheap_walk_find(walk, aborted);
 			cx->until_look = walk->budget;
-			if (cx->until_look <= 0 && is_interrupted(cx))
+			if (cx->until_look > 0)
+				continue;
+			UNDO_POINT("long-walk");
+			if (InterruptPending && QueryCancelHoldoffCount == 0)
 			{
 				cx->too_long = true;
 				found = ZFIND_LIMIT;

@@ -33,9 +33,9 @@ extern void zheap_visibility_clear(ZVersion *v);
  * is the writer itself; the owner of the xact slot changes with takeovers
  * that don't touch the row).  Any owner's status may be met.  Own writers are
  * always looked for, since their cid is part of the identity; so are moves,
- * for the new TID.
+ * for the new TID.  May give up: cx->too_long.
  */
-extern void zheap_visibility_identify(const ZReadContext *cx, ZWalk *walk,
+extern void zheap_visibility_identify(ZReadContext *cx, ZWalk *walk,
 									  Buffer buffer, ZVersion *v);
 
 #endif							/* ZHEAP_VISIBILITY_H */

@@ -16,8 +16,10 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/timeout.h"
 
 #include "undo/undo_debug.h"
 #include "zheap/history/zheap_chain_index.h"
@@ -71,6 +73,7 @@ zheap_walk_init(ZWalk *walk, Relation rel, UndoReader *reader,
 	walk->image = image;
 	walk->len = len;
 	walk->budget = ZWALK_NO_BUDGET;
+	walk->until_look = ZWALK_LOOK_UP;
 	walk->stop = InvalidUndoRecPtr;
 	walk->stop_fxid = InvalidFxid;
 	walk->floor = InvalidFxid;
@@ -215,6 +218,37 @@ zheap_walk_status(ZWalk *walk, Buffer buffer)
 	if (walk->slot != NULL && BufferIsValid(buffer))
 		return zheap_xact_slot_status(buffer, walk->slot, walk->hz);
 	return zheap_xact_slot_fxid_status(walk->fxid, walk->hz);
+}
+
+/*
+ * To be called for each record passed where nothing else bounds their number.
+ * Now and then it looks whether the walk is to end.  With pages locked nobody
+ * could be told to give that up, so the interrupt that locks hold off is served
+ * by an error with core's words; what remains to be done of it is done when the
+ * locks are gone.
+ */
+void
+zheap_walk_look_up(int *until_look)
+{
+	if (likely(--*until_look > 0))
+		return;
+	*until_look = ZWALK_LOOK_UP;
+	Assert(CritSectionCount == 0);
+	UNDO_POINT("long-walk");
+	if (!InterruptPending || QueryCancelHoldoffCount > 0)
+		return;
+	if (ProcDiePending)
+		ereport(ERROR,
+				(errcode(ERRCODE_ADMIN_SHUTDOWN),
+				 errmsg("terminating connection due to administrator command")));
+	if (!QueryCancelPending)
+		return;
+	QueryCancelPending = false;
+	ereport(ERROR,
+			(errcode(ERRCODE_QUERY_CANCELED),
+			 get_timeout_indicator(STATEMENT_TIMEOUT, true) ?
+			 errmsg("canceling statement due to statement timeout") :
+			 errmsg("canceling statement due to user request")));
 }
 
 /*
@@ -376,6 +410,7 @@ zheap_walk_own_history(ZWalk *walk)
 		bool		change;
 		CommandId	bound;
 
+		zheap_walk_look_up(&walk->until_look);
 		known = zheap_own_history_get(walk->rel, walk->block, walk->fxid,
 									  walk->urp);
 		if (known != NULL)
@@ -453,7 +488,9 @@ zheap_walk_find(ZWalk *walk, bool held)
 			!walk->skip)
 			return ZFIND_STOP;
 
-		if (walk->budget != ZWALK_NO_BUDGET && --walk->budget < 0)
+		if (walk->budget == ZWALK_NO_BUDGET)
+			zheap_walk_look_up(&walk->until_look);
+		else if (--walk->budget < 0)
 			return ZFIND_LIMIT;
 		if (passed++ >= LONG_TENURE)
 			walk->urp =

@@ -65,6 +65,8 @@ typedef struct ZWalk
 	char	   *image;			/* its bytes, or NULL if nobody wants them */
 	uint16	   *len;
 	int			budget;			/* records that may still be read */
+	int			until_look;		/* without a budget: records to be passed
+								 * before the next look for interrupts */
 	UndoRecPtr	stop;			/* record of stop_fxid at which a version that
 								 * isn't found yet needn't be, or invalid */
 	Fxid		stop_fxid;
@@ -78,6 +80,9 @@ typedef struct ZWalk
 } ZWalk;
 
 #define ZWALK_NO_BUDGET			INT_MAX
+
+/* records to be passed before one looks whether the process is interrupted */
+#define ZWALK_LOOK_UP			UNDO_KNOB("look-up", 2000, 1, 2000)
 
 /*
  * Is walk->fxid itself the writer of the version, without a record having been
@@ -98,6 +103,7 @@ extern void zheap_walk_init(ZWalk *walk, Relation rel, UndoReader *reader,
 extern ZWalkState zheap_walk_start(ZWalk *walk, Page page);
 extern void zheap_walk_at_slot(ZWalk *walk, Page page, uint8 id);
 extern ZXactStatus zheap_walk_status(ZWalk *walk, Buffer buffer);
+extern void zheap_walk_look_up(int *until_look);
 extern bool zheap_walk_fetch(ZWalk *walk, bool held);
 extern bool zheap_walk_pass(ZWalk *walk);
 extern ZFindResult zheap_walk_find(ZWalk *walk, bool held);

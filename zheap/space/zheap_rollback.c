@@ -475,13 +475,9 @@ zheap_rollback_lock(Relation rel, Buffer buffer)
 void
 zheap_rollback_limit_reader(ZReadContext *cx)
 {
-	if (InterruptHoldoffCount > 0)
-		cx->interrupted = ZREAD_FAILS;
-	else
-	{
-		cx->interrupted = ZREAD_GIVES_UP;
-		cx->patience = RecoveryInProgress() ? 0 : READER_PATIENCE;
-	}
+	cx->gives_up = InterruptHoldoffCount == 0;
+	if (cx->gives_up && !RecoveryInProgress())
+		cx->patience = READER_PATIENCE;
 }
 
 void

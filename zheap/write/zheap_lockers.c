@@ -41,6 +41,8 @@
 #include "storage/sinvaladt.h"
 #include "utils/rel.h"
 
+#include "undo/undo_debug.h"
+#include "zheap/history/zheap_walk.h"
 #include "zheap/write/zheap_write.h"
 #include "zheap/write/zheap_lock.h"
 
@@ -97,6 +99,7 @@ scan_xact_slot(ZReadContext *cx, ZXactSlot slot, BlockNumber block,
 			   OffsetNumber off, LockTupleMode want, const ZOrigin *origin,
 			   ZLockers *lockers)
 {
+	int			until_look = ZWALK_LOOK_UP;
 	UndoRecord *rec = palloc(sizeof(UndoRecord));
 	Fxid		fxid = ZXactSlotFxid(slot);
 	UndoRecPtr	urp = slot->urp;
@@ -113,6 +116,7 @@ scan_xact_slot(ZReadContext *cx, ZXactSlot slot, BlockNumber block,
 			break;
 		do
 		{
+			zheap_walk_look_up(&until_look);
 			if (!undo_record_fetch(&cx->reader, urp, fxid, block, false, rec))
 			{
 				ok = false;
