@@ -181,11 +181,14 @@ extern int	undo_insertion_add(UndoInsertion *ins, uint8 kind, uint8 flags,
  * changed in place until undo_insert_apply(), its length may not.
  *
  * undo_insert_register: block_id 0 says that there is no table page; else the
- * table page was registered before, as block 0.
+ * table page was registered before, as block 0.  Runs in critical sections.
+ * offset, if it isn't 0, is the row's that the client's main data tells: redo
+ * is given it again.
  */
 extern void undo_insert_prepare(UndoInsertion *ins);
 extern void undo_insert_apply(UndoInsertion *ins);
-extern void undo_insert_register(UndoInsertion *ins, uint8 block_id);
+extern void undo_insert_register(UndoInsertion *ins, uint8 block_id,
+								 OffsetNumber offset);
 extern void undo_insert_set_lsn(UndoInsertion *ins, XLogRecPtr lsn);
 extern void undo_insert_log_alone(UndoInsertion *ins);
 extern void undo_insert_release(UndoInsertion *ins);
@@ -289,10 +292,12 @@ extern bool undo_images_redo_read(XLogReaderState *record, uint8 block_id,
  * (locks, applies, sets LSN, releases).  first_offset is the byte offset of
  * record 0 as logged in the client's main data.  table_block[0] is the block
  * number of the table page that record 0 belongs to, [1] that of the others.
+ * table_offset is what undo_insert_register() was given.
  */
 extern void undo_insert_redo(XLogReaderState *record, uint8 block_id,
 							 uint16 first_offset,
-							 const BlockNumber *table_block);
+							 const BlockNumber *table_block,
+							 OffsetNumber table_offset);
 
 /* URP of a record in redo: block reference's tag + logged byte offset */
 extern UndoRecPtr undo_insert_redo_urp(XLogReaderState *record, uint8 block_id,

@@ -55,6 +55,12 @@ typedef struct xl_undo_insert
  * A payload with lent bytes (there is one record then): number of ranges |
  * each range: bytes of its own before it, length, offset on the page | the
  * bytes of its own.
+ *
+ * BRIEF, for one record whose offset is known to redo from the client's main
+ * data: flags and kind u8 | flags of the record u8, if BRIEF_FLAGS, else they
+ * are 1 | reloid or distance as above | chain, if BRIEF_CHAIN | payload; none
+ * stands for a zero byte.  The most frequent such data is left out: see
+ * UNDO_WAL_USUAL.
  */
 #define UNDO_WAL_NEW_RUN		0x01
 #define UNDO_WAL_TWO			0x02	/* two records */
@@ -64,6 +70,16 @@ typedef struct xl_undo_insert
 #define UNDO_WAL_MORE			0x20	/* more than two, their number follows */
 
 #define UNDO_WAL_KIND_CHAIN		0x80	/* with the kind */
+
+#define UNDO_WAL_BRIEF			0x80	/* then the other bits are these, and
+										 * NEW_RUN and RELOID_IS_FILE */
+#define UNDO_WAL_BRIEF_KIND(b)	(((b) >> 4) & 0x07)
+#define UNDO_WAL_BRIEF_CHAIN	0x02
+#define UNDO_WAL_BRIEF_FLAGS	0x04
+
+/* the client's kind 1 in a new run, nothing else to be said */
+#define UNDO_WAL_USUAL \
+	(UNDO_WAL_BRIEF | 1 << 4 | UNDO_WAL_NEW_RUN | UNDO_WAL_RELOID_IS_FILE)
 
 void
 undo_insertion_init(UndoInsertion *ins, Relation rel)
@@ -258,19 +274,68 @@ undo_insert_apply(UndoInsertion *ins)
 }
 
 /*
- * Runs in critical sections.  A joined run's offset must be known to redo; it
- * is not derivable from the page (which may be restored from an image).
+ * Which run the records join, for redo; returns the flags that tell how.  A
+ * joined run's offset is not derivable from the page, which may be restored
+ * from an image.
  */
+static uint8
+pack_run(const UndoInsertion *ins, char **p)
+{
+	RelFileNumber file = ins->locator.relNumber;
+
+	if (!ins->new_run)
+	{
+		*p = undo_pack(*p, undo_insertion_offset(ins, 0) - ins->run);
+		return 0;
+	}
+	if (ins->reloid == file)
+		return UNDO_WAL_NEW_RUN | UNDO_WAL_RELOID_IS_FILE;
+	*p = undo_pack(*p, undo_zigzag(file, ins->reloid));
+	return UNDO_WAL_NEW_RUN;
+}
+
+static void
+register_brief(UndoInsertion *ins, uint8 block_id)
+{
+	UndoInsertRec *rec = &ins->rec[0];
+	char	   *p = ins->wal_header + 1;
+	uint8		brief = UNDO_WAL_BRIEF | rec->kind << 4;
+	bool		zero = rec->payload_len == 1 && rec->payload[0] == 0;
+
+	if (rec->flags != 1)
+	{
+		brief |= UNDO_WAL_BRIEF_FLAGS;
+		*p++ = (char) rec->flags;
+	}
+	brief |= pack_run(ins, &p);
+	if (UndoRecPtrIsValid(rec->chain))
+	{
+		brief |= UNDO_WAL_BRIEF_CHAIN;
+		p = undo_pack_urp(p, rec->urp, rec->chain);
+	}
+	ins->wal_header[0] = (char) brief;
+	if (brief != UNDO_WAL_USUAL || !zero)
+		XLogRegisterBufData(block_id, ins->wal_header, p - ins->wal_header);
+	if (!zero)
+		XLogRegisterBufData(block_id, unconstify(char *, rec->payload),
+							rec->payload_len);
+}
+
 void
-undo_insert_register(UndoInsertion *ins, uint8 block_id)
+undo_insert_register(UndoInsertion *ins, uint8 block_id, OffsetNumber offset)
 {
 	char	   *start = ins->wal_header;
 	char	   *p = start + 1;
-	uint8		flags = (ins->new_run ? UNDO_WAL_NEW_RUN : 0) |
-		(ins->lent ? UNDO_WAL_LENT : 0);
-	RelFileNumber file = ins->locator.relNumber;
+	uint8		flags = ins->lent ? UNDO_WAL_LENT : 0;
 
 	XLogRegisterBuffer(block_id, ins->buffer, REGBUF_STANDARD);
+	if (offset != InvalidOffsetNumber && block_id != 0 && !ins->lent &&
+		ins->nrecs == 1 && ins->rec[0].offset == offset &&
+		ins->rec[0].kind < 8 && ins->rec[0].payload_len > 0)
+	{
+		register_brief(ins, block_id);
+		return;
+	}
 
 	if (ins->nrecs == 2)
 		flags |= UNDO_WAL_TWO;
@@ -279,18 +344,14 @@ undo_insert_register(UndoInsertion *ins, uint8 block_id)
 		flags |= UNDO_WAL_MORE;
 		*p++ = (char) ins->nrecs;
 	}
-	if (!ins->new_run)
-		p = undo_pack(p, undo_insertion_offset(ins, 0) - ins->run);
-	else if (block_id == 0)
+	if (ins->new_run && block_id == 0)
 	{
-		flags |= UNDO_WAL_ALONE;
+		flags |= UNDO_WAL_NEW_RUN | UNDO_WAL_ALONE;
 		p = undo_pack(p, ins->reloid);
 		p = undo_pack(p, ins->dboid);
 	}
-	else if (ins->reloid == file)
-		flags |= UNDO_WAL_RELOID_IS_FILE;
 	else
-		p = undo_pack(p, undo_zigzag(file, ins->reloid));
+		flags |= pack_run(ins, &p);
 
 	for (int i = 0; i < ins->nrecs; i++)
 	{
@@ -337,7 +398,7 @@ log_alone(UndoInsertion *ins, Buffer source)
 	XLogBeginInsert();
 	XLogRegisterData((char *) &xlrec, ins->nrecs > 1 ? sizeof(xlrec) :
 					 offsetof(xl_undo_insert, table_block[1]));
-	undo_insert_register(ins, 0);
+	undo_insert_register(ins, 0, InvalidOffsetNumber);
 	if (BufferIsValid(source))
 		XLogRegisterBuffer(1, source, REGBUF_STANDARD);
 	lsn = undo_images_insert(XLOG_UNDO_INSERT);
@@ -505,20 +566,60 @@ decode_run(const char **p, const char *end, uint8 flags, uint16 first_offset,
 		ins->reloid = undo_unzigzag(ins->reloid, decode_number(p, end));
 }
 
+/* Take apart what register_brief() put together. */
+static void
+decode_brief(XLogReaderState *record, const char *p, const char *end,
+			 UndoRecPtr first, BlockNumber block, OffsetNumber offset,
+			 UndoInsertion *ins)
+{
+	UndoInsertRec *rec = &ins->rec[0];
+	uint8		brief = UNDO_WAL_USUAL;
+
+	if (p != end)
+		brief = (uint8) *p++;
+	ins->nrecs = 1;
+	ins->lent = false;
+	ins->new_run = (brief & UNDO_WAL_NEW_RUN) != 0;
+	rec->kind = UNDO_WAL_BRIEF_KIND(brief);
+	rec->flags = 1;
+	if (brief & UNDO_WAL_BRIEF_FLAGS)
+		p = undo_unpack_u8(p, end, &rec->flags);
+	if (p == NULL || rec->kind == 0 || offset == InvalidOffsetNumber)
+		elog(PANIC, "undo block data of a WAL record is malformed");
+	decode_run(&p, end, brief & UNDO_WAL_RELOID_IS_FILE,
+			   UndoRecPtrGetOffset(first), record, ins);
+	rec->offset = offset;
+	rec->block = block;
+	rec->chain = InvalidUndoRecPtr;
+	rec->chain_previous = false;
+	if (brief & UNDO_WAL_BRIEF_CHAIN)
+		p = undo_unpack_urp(p, end, first, &rec->chain);
+	if (p == NULL)
+		elog(PANIC, "undo block data of a WAL record is malformed");
+	rec->payload = p < end ? p : "";
+	rec->payload_len = p < end ? end - p : 1;
+}
+
 /* Take an insertion apart as undo_insert_register() put it together. */
 static void
 decode_insertion(XLogReaderState *record, uint8 block_id,
 				 uint16 first_offset, const BlockNumber *table_block,
-				 UndoInsertion *ins)
+				 OffsetNumber table_offset, UndoInsertion *ins)
 {
-	Size		len;
-	const char *p = XLogRecGetBlockData(record, block_id, &len);
+	Size		len = 0;
+	const char *data = XLogRecGetBlockData(record, block_id, &len);
+	const char *p = data == NULL ? "" : data;
 	const char *end = p + len;
 	UndoRecPtr	first = undo_insert_redo_urp(record, block_id, first_offset);
 	uint8		flags;
 
-	if (p == NULL || len == 0)
-		elog(PANIC, "undo block data of a WAL record is missing");
+	ins->log = UndoRecPtrGetLog(first);
+	if (len == 0 || ((uint8) *p & UNDO_WAL_BRIEF) != 0)
+	{
+		decode_brief(record, p, end, first, table_block[0], table_offset,
+					 ins);
+		return;
+	}
 	flags = (uint8) *p++;
 	ins->new_run = (flags & UNDO_WAL_NEW_RUN) != 0;
 	ins->nrecs = (flags & UNDO_WAL_TWO) ? 2 : 1;
@@ -527,7 +628,6 @@ decode_insertion(XLogReaderState *record, uint8 block_id,
 	if (ins->nrecs == 0 || ins->nrecs > UNDO_MAX_INSERTION)
 		elog(PANIC, "undo block data of a WAL record is malformed");
 	ins->lent = (flags & UNDO_WAL_LENT) != 0;
-	ins->log = UndoRecPtrGetLog(first);
 	decode_run(&p, end, flags, first_offset, record, ins);
 
 	for (int i = 0; i < ins->nrecs; i++)
@@ -615,7 +715,8 @@ unpack_lent(UndoInsertRec *rec, const char *source, char *buf)
 /* source: the page that lends bytes, NULL if there is none */
 static void
 redo_insertion(XLogReaderState *record, uint8 block_id, uint16 first_offset,
-			   const BlockNumber *table_block, const char *source)
+			   const BlockNumber *table_block, OffsetNumber table_offset,
+			   const char *source)
 {
 	Buffer		buffer;
 
@@ -625,7 +726,8 @@ redo_insertion(XLogReaderState *record, uint8 block_id, uint16 first_offset,
 		UndoInsertion ins;
 		char		payload[UNDO_MAX_PAYLOAD];
 
-		decode_insertion(record, block_id, first_offset, table_block, &ins);
+		decode_insertion(record, block_id, first_offset, table_block,
+						 table_offset, &ins);
 		if (ins.lent)
 			unpack_lent(&ins.rec[0], source, payload);
 		ins.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
@@ -650,9 +752,10 @@ redo_insertion(XLogReaderState *record, uint8 block_id, uint16 first_offset,
 
 void
 undo_insert_redo(XLogReaderState *record, uint8 block_id, uint16 first_offset,
-				 const BlockNumber *table_block)
+				 const BlockNumber *table_block, OffsetNumber table_offset)
 {
-	redo_insertion(record, block_id, first_offset, table_block, NULL);
+	redo_insertion(record, block_id, first_offset, table_block, table_offset,
+				   NULL);
 }
 
 void
@@ -672,7 +775,7 @@ undo_redo(XLogReaderState *record)
 			undo_images_redo_read(record, 1, copy.data))
 			source = copy.data;
 		redo_insertion(record, 0, xlrec.first_offset, xlrec.table_block,
-					   source);
+					   InvalidOffsetNumber, source);
 	}
 	else
 		undo_log_redo(record);

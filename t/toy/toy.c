@@ -134,7 +134,8 @@ toy_redo(XLogReaderState *record)
 	{
 		ToyWriteRecord *data = (ToyWriteRecord *) XLogRecGetData(record);
 
-		undo_insert_redo(record, 0, data->offset, &data->block);
+		undo_insert_redo(record, 0, data->offset, &data->block,
+						 InvalidOffsetNumber);
 	}
 	else
 		elog(PANIC, "undo_toy: unknown record %u", info);
@@ -274,7 +275,7 @@ write_one(Relation rel, BlockNumber block, UndoRecPtr chain,
 		data.block = block;
 		XLogBeginInsert();
 		XLogRegisterData((char *) &data, sizeof(data));
-		undo_insert_register(&ins, 0);
+		undo_insert_register(&ins, 0, InvalidOffsetNumber);
 		lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_TOY_WRITE);
 		undo_insert_set_lsn(&ins, lsn);
 	}

@@ -129,7 +129,7 @@ decode_insert(const Decoding *d)
 	}
 }
 
-/* UPDATE in place: the middle is the whole row */
+/* UPDATE in place */
 static void
 decode_update(const Decoding *d)
 {
@@ -147,8 +147,9 @@ decode_update(const Decoding *d)
 		return;
 	zheap_logical_read(&reader, head.logical, head.logical_len);
 	data = XLogRecGetBlockData(d->record, 0, &size);
-	if (head.prefix != 0 || (head.flags & ZCHANGE_SAME_NATTS) ||
-		size != head.newmid || size > BLCKSZ - ZHEAP_HEADER_SIZE)
+	if ((head.flags & ZCHANGE_WHOLE) == 0 ||
+		(head.flags & ZCHANGE_SAME_NATTS) ||
+		size > BLCKSZ - ZHEAP_HEADER_SIZE)
 		elog(ERROR, "WAL record of an update is malformed");
 	zheap_header_put(tuple.data, &head.header);
 	if (size > 0)

@@ -93,7 +93,7 @@ log_covered(Buffer buffer, OffsetNumber off, const ZTupleHeader *header,
 	XLogBeginInsert();
 	XLogRegisterData(packed,
 					 zheap_xlog_change_pack(packed, XLOG_ZHEAP_DELETE, &head));
-	zheap_logical_register(logical);
+	zheap_logical_register(logical, false);
 	XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
 	lsn = undo_images_insert(XLOG_ZHEAP_DELETE);
 	PageSetLSN(BufferGetPage(buffer), lsn);

@@ -217,7 +217,7 @@ log_rows(DeleteStep *d)
 					 zheap_xlog_change_pack(packed, XLOG_ZHEAP_DELETE, &head));
 	XLogRegisterBuffer(0, w->buffer, REGBUF_STANDARD);
 	if (d->nrecs > 0)
-		undo_insert_register(&d->undo, 1);
+		undo_insert_register(&d->undo, 1, head.offset);
 	zheap_space_vm_register(&d->vm, d->nrecs > 0 ? 2 : 1);
 	lsn = undo_images_insert(XLOG_ZHEAP_DELETE);
 	PageSetLSN(w->page, lsn);

@@ -594,6 +594,8 @@ log_step(const InsertOp *op, InsertStep *step)
 		XLOG_ZHEAP_INSERT : XLOG_ZHEAP_MULTI_INSERT;
 	ZInsertHead head;
 	char		packed[ZINSERT_MAX_HEAD];
+	uint16		packed_len;
+	bool		brief;
 	uint8		next_block = 1;
 	XLogRecPtr	lsn;
 
@@ -620,10 +622,13 @@ log_step(const InsertOp *op, InsertStep *step)
 	head.flags2 = step_flags2(op);
 	if (head.flags2 != 0)
 		head.flags |= ZINSERT_HAS_FLAGS2;
+	head.logical = op->logical.wanted ? op->logical.part.data : NULL;
+	head.logical_len = op->logical.wanted ? op->logical.part.len : 0;
+	packed_len = zheap_xlog_insert_pack(packed, info, &head, &brief);
 
 	XLogBeginInsert();
-	XLogRegisterData(packed, zheap_xlog_insert_pack(packed, info, &head));
-	zheap_logical_register(&op->logical);
+	XLogRegisterData(packed, packed_len);
+	zheap_logical_register(&op->logical, brief);
 	XLogRegisterBuffer(0, step->buffer,
 					   REGBUF_STANDARD |
 					   (step->is_new ? REGBUF_WILL_INIT : 0) |
@@ -635,7 +640,7 @@ log_step(const InsertOp *op, InsertStep *step)
 	else
 		log_plain_row(change->tuple[0], change->len[0]);
 	if (step->needs_undo)
-		undo_insert_register(&step->undo, next_block++);
+		undo_insert_register(&step->undo, next_block++, change->first);
 	zheap_space_vm_register(&step->vm, next_block);
 	if (step->lent)
 		zheap_lend_register(op->lend);

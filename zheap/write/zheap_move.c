@@ -112,7 +112,7 @@ move_log(ZMove *m, ZUpdatePlan *plan)
 
 	XLogBeginInsert();
 	XLogRegisterData(m->packed, m->packed_len);
-	zheap_logical_register(w->logical);
+	zheap_logical_register(w->logical, false);
 	XLogRegisterBuffer(0, w->buffer, plan->same_page ? flags :
 					   REGBUF_STANDARD);
 	if (!plan->same_page)
@@ -122,7 +122,7 @@ move_log(ZMove *m, ZUpdatePlan *plan)
 	else
 		XLogRegisterBufData(plan->same_page ? 0 : 1, plan->body,
 							plan->bodylen);
-	undo_insert_register(&m->ins, 2);
+	undo_insert_register(&m->ins, 2, InvalidOffsetNumber);
 	zheap_space_vm_register(&m->vm, 3);
 	lsn = undo_images_insert(XLOG_ZHEAP_MOVE);
 

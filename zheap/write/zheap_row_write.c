@@ -77,28 +77,27 @@ tells(const ZRowWrite *w)
 
 /*
  * What of the new row's bytes is logged: those that differ; all if decoding is
- * told.
+ * told.  In the critical section.
  */
 static void
-row_logged_middle(const ZRowWrite *w, const ZUndo *u, uint16 len,
-				  ZUndoDiff *mid)
+row_register_bytes(const ZRowWrite *w, const ZUndo *u, const char *tuple,
+				   uint16 len)
 {
-	*mid = u->diff;
+	char	   *body = unconstify(char *, tuple) + ZHEAP_HEADER_SIZE;
+
 	if (tells(w))
-	{
-		mid->prefix = 0;
-		mid->oldmid = w->image_len - ZHEAP_HEADER_SIZE;
-		mid->newmid = len - ZHEAP_HEADER_SIZE;
-	}
+		XLogRegisterBufData(0, body, len - ZHEAP_HEADER_SIZE);
+	else if (u->diff.newmid > 0)
+		XLogRegisterBufData(0, body + u->diff.prefix, u->diff.newmid);
 }
 
 /* What redo has to know, packed; returns its length. */
 static uint16
 row_pack_head(const ZRowWrite *w, uint8 info, const ZUndo *u,
-			  const ZUndoDiff *mid, const UndoInsertion *ins,
-			  const ZTupleHeader *header,
+			  const UndoInsertion *ins, const ZTupleHeader *header,
 			  uint8 flags, char *packed)
 {
+	bool		whole = info == XLOG_ZHEAP_UPDATE && tells(w);
 	ZTupleHeader present;
 	ZChangeHead head;
 
@@ -107,8 +106,9 @@ row_pack_head(const ZRowWrite *w, uint8 info, const ZUndo *u,
 										  PageGetItemId(w->page, w->off)),
 					 &present);
 	head.flags = flags;
-	if (((present.natts_flags1 ^ header->natts_flags1) & ~ZH_SLACK) == 0 &&
-		!(info == XLOG_ZHEAP_UPDATE && tells(w)))
+	if (whole)
+		head.flags |= ZCHANGE_WHOLE;
+	else if (((present.natts_flags1 ^ header->natts_flags1) & ~ZH_SLACK) == 0)
 		head.flags |= ZCHANGE_SAME_NATTS;
 	if (header->slot != w->choice.id)
 		head.flags |= ZCHANGE_OTHER_SLOT;
@@ -123,9 +123,9 @@ row_pack_head(const ZRowWrite *w, uint8 info, const ZUndo *u,
 	head.header = *header;
 	if (info == XLOG_ZHEAP_UPDATE)
 	{
-		head.prefix = mid->prefix;
-		head.oldmid = mid->oldmid;
-		head.newmid = mid->newmid;
+		head.prefix = u->diff.prefix;
+		head.oldmid = u->diff.oldmid;
+		head.newmid = u->diff.newmid;
 	}
 	return zheap_xlog_change_pack(packed, info, &head);
 }
@@ -140,7 +140,6 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	ZVmClear	vm;
 	ZOwnChange	own;
 	ZRowChange	row;
-	ZUndoDiff	mid = {0};
 	bool		told = info != XLOG_ZHEAP_LOCK && tells(w);
 	char		packed[ZCHANGE_MAX_HEAD];
 	uint16		packed_len;
@@ -178,9 +177,7 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	row.header = *header;
 	row.tuple = tuple;
 	row.len = len;
-	if (tuple != NULL)
-		row_logged_middle(w, u, len, &mid);
-	packed_len = row_pack_head(w, info, u, &mid, &ins, header,
+	packed_len = row_pack_head(w, info, u, &ins, header,
 							   vm.nblocks > 0 ? ZCHANGE_CLEARED_VM : 0,
 							   packed);
 
@@ -208,14 +205,13 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 		XLogBeginInsert();
 		XLogRegisterData(packed, packed_len);
 		if (told)
-			zheap_logical_register(w->logical);
+			zheap_logical_register(w->logical, false);
 		XLogRegisterBuffer(0, w->buffer, REGBUF_STANDARD |
 						   (told ? REGBUF_KEEP_DATA : 0));
-		if (tuple != NULL && mid.newmid > 0)
-			XLogRegisterBufData(0, (char *) tuple + ZHEAP_HEADER_SIZE +
-								mid.prefix, mid.newmid);
+		if (tuple != NULL)
+			row_register_bytes(w, u, tuple, len);
 		if (u != NULL)
-			undo_insert_register(&ins, 1);
+			undo_insert_register(&ins, 1, w->off);
 		zheap_space_vm_register(&vm, u != NULL ? 2 : 1);
 		lsn = undo_images_insert(info);
 		PageSetLSN(w->page, lsn);

@@ -147,11 +147,13 @@ zheap_xlog_change_pack(char *buf, uint8 info, const ZChangeHead *head)
 	p = undo_pack(p, head->header.flags2);
 	if (info == XLOG_ZHEAP_UPDATE)
 	{
+		if (head->flags & ZCHANGE_WHOLE)
+			return p - buf;
 		p = undo_pack(p, head->prefix);
 		p = undo_pack(p, head->oldmid);
 		p = undo_pack(p, head->newmid);
 	}
-	if (head->flags & ZCHANGE_SEVERAL)
+	else if (head->flags & ZCHANGE_SEVERAL)
 		p = pack_several(p, head);
 	return p - buf;
 }
@@ -179,14 +181,17 @@ zheap_xlog_change_unpack(XLogReaderState *record, ZChangeHead *head)
 	if ((flags & ZCHANGE_SAME_NATTS) == 0)
 		p = undo_unpack_u16(p, end, &head->header.natts_flags1);
 	p = undo_unpack_small(p, end, &head->header.flags2);
+	head->last_offset = head->undo_offset;
 	if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_ZHEAP_UPDATE)
 	{
-		p = undo_unpack_small(p, end, &head->prefix);
-		p = undo_unpack_small(p, end, &head->oldmid);
-		p = undo_unpack_small(p, end, &head->newmid);
+		if ((flags & ZCHANGE_WHOLE) == 0)
+		{
+			p = undo_unpack_small(p, end, &head->prefix);
+			p = undo_unpack_small(p, end, &head->oldmid);
+			p = undo_unpack_small(p, end, &head->newmid);
+		}
 	}
-	head->last_offset = head->undo_offset;
-	if (p != NULL && (flags & ZCHANGE_SEVERAL))
+	else if (p != NULL && (flags & ZCHANGE_SEVERAL))
 		p = unpack_several(p, end, head);
 	head->logical = p;
 	head->logical_len = check_unpacked(p, end);
@@ -301,23 +306,25 @@ change_redo_body(XLogReaderState *record, Page page, const ZChangeHead *m,
 	const char *old = (char *) page + ItemIdGetOffset(lp);
 	uint16		oldlen = zheap_page_tuple_len(old, ItemIdGetLength(lp));
 	uint16		body = oldlen - ZHEAP_HEADER_SIZE;
+	bool		whole = (m->flags & ZCHANGE_WHOLE) != 0;
+	uint16		oldmid = whole ? body : m->oldmid;
 	uint16		suffix;
 	Size		datalen;
 	char	   *data = XLogRecGetBlockData(record, 0, &datalen);
 	char	   *to = tuple;
 
-	if (m->prefix + m->oldmid > body || datalen != m->newmid ||
-		oldlen - m->oldmid + m->newmid > BLCKSZ)
+	if (m->prefix + oldmid > body || (!whole && datalen != m->newmid) ||
+		oldlen - oldmid + datalen > BLCKSZ)
 		change_redo_failed(block, offset);
-	suffix = body - m->prefix - m->oldmid;
+	suffix = body - m->prefix - oldmid;
 
 	zheap_header_put(to, header);
 	to += ZHEAP_HEADER_SIZE;
 	memcpy(to, old + ZHEAP_HEADER_SIZE, m->prefix);
 	to += m->prefix;
-	if (m->newmid > 0)
-		memcpy(to, data, m->newmid);
-	to += m->newmid;
+	if (datalen > 0)
+		memcpy(to, data, datalen);
+	to += datalen;
 	memcpy(to, old + oldlen - suffix, suffix);
 	to += suffix;
 	return to - tuple;
@@ -385,7 +392,7 @@ change_redo_row(XLogReaderState *record, bool has_body)
 		BlockNumber blocks[2] = {block, block};
 
 		own.urp = undo_insert_redo_urp(record, 1, head.last_offset);
-		undo_insert_redo(record, 1, head.undo_offset, blocks);
+		undo_insert_redo(record, 1, head.undo_offset, blocks, head.offset);
 	}
 
 	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
@@ -502,7 +509,8 @@ change_redo_move(XLogReaderState *record)
 	own.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
 	zheap_delta_redo_conflict(record,
 							  zheap_conflict_unpack(own.fxid, xlrec.conflict));
-	undo_insert_redo(record, 2, xlrec.undo_offset[0], block);
+	undo_insert_redo(record, 2, xlrec.undo_offset[0], block,
+					 InvalidOffsetNumber);
 
 	own.xact_slot = xlrec.xact_slot[0];
 	own.tenure = xlrec.tenure[0];

@@ -5,7 +5,7 @@
  *	  and MOVE; and the changes themselves as both the operation and its redo
  *	  apply them to a page.  What follows the pictures in main data is the
  *	  logical part (zheap_xlog_logical.h); where there is one, an UPDATE's
- *	  middle is the whole row, and a MOVE's row isn't coded.
+ *	  row is logged whole, and a MOVE's row isn't coded.
  *
  *	UPDATE, DELETE, LOCK
  *				main data: flags u8, tenure in it; xact slot u8; offset, packed;
@@ -13,7 +13,8 @@
  *				tenure FROZEN: zheap_conflict_pack(), packed;
  *				the row's header after the change: slot u8 if OTHER_SLOT,
  *				natts_flags1 u16 unless SAME_NATTS, flags2 packed;
- *				UPDATE: prefix, old and new length of the middle, packed
+ *				UPDATE: prefix, old and new length of the middle, packed, but
+ *				not if WHOLE: block 0 has the new row's bytes behind the header
  *				DELETE, SEVERAL: number of further rows u8; of each: difference
  *				of its offset from the one before and flags2, packed; then,
  *				unless NO_UNDO, byte offset of the last undo record u16
@@ -51,6 +52,7 @@
 										 * writer's */
 #define ZCHANGE_NO_UNDO			0x08	/* an open record covers it */
 #define ZCHANGE_SEVERAL			0x10	/* DELETE of several rows */
+#define ZCHANGE_WHOLE			0x10	/* UPDATE: all of the new row */
 #define ZCHANGE_TENURE_SHIFT	5	/* ZTenure in the bits from here on */
 
 /* rows of a DELETE besides the first */
@@ -66,7 +68,7 @@ typedef struct ZChangeHead
 	uint16		undo_offset;	/* byte offset of the record on the undo page */
 	uint64		conflict;		/* packed form */
 	ZTupleHeader header;		/* after the change */
-	/* UPDATE: what replaces what, counted from behind the row's header */
+	/* UPDATE, not WHOLE: what replaces what, from behind the row's header on */
 	uint16		prefix;
 	uint16		oldmid;
 	uint16		newmid;

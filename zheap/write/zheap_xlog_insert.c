@@ -69,18 +69,63 @@ zheap_xlog_insert_apply(Page page, const ZInsertChange *change)
  * ----------------------------------------------------------------
  */
 
+static bool
+may_be_brief(uint8 info, const ZInsertHead *head)
+{
+	return info == XLOG_ZHEAP_INSERT &&
+		(head->flags & ZINSERT_HAS_UNDO) != 0 &&
+		head->xact_slot < 0x20 && head->first < 0x200 &&
+		head->undo_offset < 0x8000 && head->logical_len == 1 &&
+		head->logical[0] == ZINSERT_BRIEF_LOGICAL[0];
+}
+
+static char *
+pack_brief(char *p, const ZInsertHead *head)
+{
+	*p++ = (char) (head->flags | ZINSERT_BRIEF);
+	*p++ = (char) (head->tenure | head->xact_slot << 3);
+	*p++ = (char) (head->first & 0xFF);
+	return undo_pack_u16(p, head->undo_offset | head->first >> 8 << 15);
+}
+
+/* flags are there already */
+static const char *
+unpack_brief(const char *p, const char *end, ZInsertHead *head)
+{
+	uint8		owner = 0;
+	uint8		first = 0;
+	uint16		place = 0;
+
+	p = undo_unpack_u8(p, end, &owner);
+	p = undo_unpack_u8(p, end, &first);
+	p = undo_unpack_u16(p, end, &place);
+	head->tenure = (ZTenure) (owner & 7);
+	head->xact_slot = owner >> 3;
+	head->first = first | place >> 15 << 8;
+	head->ntuples = 1;
+	head->undo_offset = place & 0x7FFF;
+	return p;
+}
+
 uint16
-zheap_xlog_insert_pack(char *buf, uint8 info, const ZInsertHead *head)
+zheap_xlog_insert_pack(char *buf, uint8 info, const ZInsertHead *head,
+					   bool *brief)
 {
 	char	   *p = buf;
 
-	*p++ = (char) (head->flags | (head->tenure << ZINSERT_TENURE_SHIFT));
-	*p++ = (char) head->xact_slot;
-	p = undo_pack(p, head->first);
-	if (info == XLOG_ZHEAP_MULTI_INSERT)
-		p = undo_pack(p, head->ntuples);
-	if (head->flags & ZINSERT_HAS_UNDO)
-		p = undo_pack_u16(p, head->undo_offset);
+	*brief = may_be_brief(info, head);
+	if (*brief)
+		p = pack_brief(p, head);
+	else
+	{
+		*p++ = (char) (head->flags | (head->tenure << ZINSERT_TENURE_SHIFT));
+		*p++ = (char) head->xact_slot;
+		p = undo_pack(p, head->first);
+		if (info == XLOG_ZHEAP_MULTI_INSERT)
+			p = undo_pack(p, head->ntuples);
+		if (head->flags & ZINSERT_HAS_UNDO)
+			p = undo_pack_u16(p, head->undo_offset);
+	}
 	if (head->flags & ZINSERT_HAS_FLAGS2)
 		p = undo_pack(p, head->flags2);
 	if (head->tenure == ZTENURE_FROZEN)
@@ -94,26 +139,34 @@ zheap_xlog_insert_unpack(XLogReaderState *record, ZInsertHead *head)
 	const char *p = XLogRecGetData(record);
 	const char *end = p + XLogRecGetDataLen(record);
 	uint8		flags = 0;
+	bool		brief;
 
 	memset(head, 0, sizeof(*head));
 	p = undo_unpack_u8(p, end, &flags);
+	brief = (flags & ZINSERT_BRIEF) == ZINSERT_BRIEF;
 	head->flags = flags & ((1 << ZINSERT_TENURE_SHIFT) - 1);
-	head->tenure = (ZTenure) (flags >> ZINSERT_TENURE_SHIFT);
-	p = undo_unpack_u8(p, end, &head->xact_slot);
-	p = undo_unpack_small(p, end, &head->first);
-	head->ntuples = 1;
-	if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_ZHEAP_MULTI_INSERT)
-		p = undo_unpack_small(p, end, &head->ntuples);
-	if (head->flags & ZINSERT_HAS_UNDO)
-		p = undo_unpack_u16(p, end, &head->undo_offset);
+	if (brief)
+		p = unpack_brief(p, end, head);
+	else
+	{
+		head->tenure = (ZTenure) (flags >> ZINSERT_TENURE_SHIFT);
+		p = undo_unpack_u8(p, end, &head->xact_slot);
+		p = undo_unpack_small(p, end, &head->first);
+		head->ntuples = 1;
+		if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) ==
+			XLOG_ZHEAP_MULTI_INSERT)
+			p = undo_unpack_small(p, end, &head->ntuples);
+		if (head->flags & ZINSERT_HAS_UNDO)
+			p = undo_unpack_u16(p, end, &head->undo_offset);
+	}
 	if (head->flags & ZINSERT_HAS_FLAGS2)
 		p = undo_unpack_small(p, end, &head->flags2);
 	if (p != NULL && head->tenure == ZTENURE_FROZEN)
 		p = undo_unpack(p, end, &head->conflict);
 	if (p == NULL)
 		elog(ERROR, "insert record is malformed");
-	head->logical = p;
-	head->logical_len = end - p;
+	head->logical = brief ? ZINSERT_BRIEF_LOGICAL : p;
+	head->logical_len = brief ? 1 : end - p;
 }
 
 /* ----------------------------------------------------------------
@@ -583,7 +636,8 @@ zheap_xlog_insert_redo(XLogReaderState *record)
 	change.urp = InvalidUndoRecPtr;
 	if (head.flags & ZINSERT_HAS_UNDO)
 	{
-		undo_insert_redo(record, next_block, head.undo_offset, &block);
+		undo_insert_redo(record, next_block, head.undo_offset, &block,
+						 head.first);
 		change.urp =
 			undo_insert_redo_urp(record, next_block, head.undo_offset);
 		next_block++;

@@ -12,6 +12,10 @@
  *				HAS_UNDO: byte offset of the record on the undo page u16;
  *				HAS_FLAGS2: the second flags of the rows' headers, packed;
  *				tenure FROZEN: zheap_conflict_pack(), packed
+ *				or, INSERT, BRIEF: flags u8; tenure u3, xact slot u5; lower
+ *				eight bits of first u8; highest bit of first u1, byte offset
+ *				of the record on the undo page u15; the last two as above.  The
+ *				logical part is ZINSERT_BRIEF_LOGICAL
  *				block 0: table page, WILL_INIT if the rows are its first:
  *				natts_flags1 u16 and the bytes behind the row's header;
  *				CODED: a coded row
@@ -52,7 +56,8 @@
 #define ZINSERT_CLEARED_VM		0x04	/* page flag and map bits cleared */
 #define ZINSERT_REUSED_POINTER	0x08	/* free line pointers are used */
 #define ZINSERT_HAS_FLAGS2		0x10	/* of all rows: speculative, copied */
-#define ZINSERT_TENURE_SHIFT	5	/* ZTenure in the bits from here on */
+#define ZINSERT_TENURE_SHIFT	5	/* ZTenure in the bits from here on, */
+#define ZINSERT_BRIEF			(7 << ZINSERT_TENURE_SHIFT) /* or that */
 
 /* main data of an insert, unpacked */
 typedef struct ZInsertHead
@@ -65,16 +70,22 @@ typedef struct ZInsertHead
 	uint16		undo_offset;	/* byte offset of the record on the undo page */
 	uint16		flags2;			/* of the rows' headers; 0 if not HAS_FLAGS2 */
 	uint64		conflict;		/* packed form */
-	/* unpacked: the logical part */
+	/* the logical part; packed here only if the record is brief */
 	const char *logical;
 	Size		logical_len;	/* 0: none */
 } ZInsertHead;
 
+/* what most single rows say to decoding: ZLOGICAL_LAST, no gaps */
+#define ZINSERT_BRIEF_LOGICAL	"\002"
+
 #define ZINSERT_MAX_HEAD		(4 + 4 * UNDO_MAX_PACKED)
 
-/* main data of an insert record; unpack: ERROR if it is malformed */
+/*
+ * Main data of an insert record, without the logical part unless that goes
+ * without saying: then *brief.  unpack: ERROR if it is malformed.
+ */
 extern uint16 zheap_xlog_insert_pack(char *buf, uint8 info,
-									 const ZInsertHead *head);
+									 const ZInsertHead *head, bool *brief);
 extern void zheap_xlog_insert_unpack(XLogReaderState *record,
 									 ZInsertHead *head);
 

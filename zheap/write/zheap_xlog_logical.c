@@ -78,6 +78,7 @@ zheap_logical_start(ZLogical *logical, uint8 flags)
 	Assert(logical->wanted);
 	resetStringInfo(&logical->part);
 	logical->recipe = -1;
+	logical->same = 0;
 	if (logical->rel->rd_rel->relkind == RELKIND_TOASTVALUE)
 		flags |= ZLOGICAL_CHUNK;
 	appendStringInfoCharMacro(&logical->part, (char) flags);
@@ -91,7 +92,15 @@ append_packed(StringInfo buf, uint64 value)
 	appendBinaryStringInfo(buf, packed, undo_pack(packed, value) - packed);
 }
 
-/* Append the recipe for a row without origins. */
+/* What was left out isn't the last any more. */
+static void
+add_same_recipes(ZLogical *logical)
+{
+	for (; logical->same > 0; logical->same--)
+		append_packed(&logical->part, 0);
+}
+
+/* The recipe for a row without origins. */
 static void
 add_recipe(ZLogical *logical, const char *tuple, uint16 len)
 {
@@ -106,7 +115,7 @@ add_recipe(ZLogical *logical, const char *tuple, uint16 len)
 	Size		off = 0;		/* in heap's row, from its first value on */
 	Size		copied = 0;
 	int			ngaps = 0;
-	int			start = part->len;
+	int			start;
 	int			natts;
 
 	zheap_header_get(tuple, &header);
@@ -131,8 +140,8 @@ add_recipe(ZLogical *logical, const char *tuple, uint16 len)
 			aligned = att_align_nominal(off, att->attalign);
 		if (aligned > off)
 		{
-			gap = undo_pack(gap, copied);
-			*gap++ = (char) (aligned - off);
+			Assert(aligned - off < MAXIMUM_ALIGNOF);
+			gap = undo_pack(gap, copied << 3 | (aligned - off));
 			ngaps++;
 			copied = 0;
 		}
@@ -141,18 +150,19 @@ add_recipe(ZLogical *logical, const char *tuple, uint16 len)
 		p += size;
 	}
 
-	append_packed(part, ngaps + 1);
-	appendBinaryStringInfo(part, gaps, gap - gaps);
-	if (logical->recipe >= 0 && part->len - start == logical->recipe_len &&
-		memcmp(part->data + start, part->data + logical->recipe,
-			   logical->recipe_len) == 0)
+	if (logical->recipe < 0 ? ngaps == 0 :
+		gap - gaps == logical->recipe_len &&
+		memcmp(gaps, part->data + logical->recipe, gap - gaps) == 0)
 	{
-		part->len = start;
-		append_packed(part, 0);
+		logical->same++;
 		return;
 	}
+	add_same_recipes(logical);
+	append_packed(part, ngaps + 1);
+	start = part->len;
+	appendBinaryStringInfo(part, gaps, gap - gaps);
 	logical->recipe = start;
-	logical->recipe_len = part->len - start;
+	logical->recipe_len = gap - gaps;
 }
 
 void
@@ -181,11 +191,12 @@ add_old_row(ZLogical *logical, const char *old, uint16 oldlen,
 	zheap_header_put(copy, &header);
 
 	part->data[0] |= ZLOGICAL_OLD;
-	add_recipe(logical, copy, oldlen);
+	add_same_recipes(logical);
 	enlargeStringInfo(part, oldlen + ZCODED_ROW_MAX_HEAD);
 	end = zheap_xlog_insert_put_row(part->data + part->len, new, newlen, copy,
 									oldlen);
 	part->len = end - part->data;
+	add_recipe(logical, copy, oldlen);
 	pfree(copy);
 }
 
@@ -199,6 +210,7 @@ add_old_heap(ZLogical *logical, Datum *values, bool *isnull)
 	HeapTuple	flat = toast_flatten_tuple(stored, desc);
 
 	part->data[0] |= ZLOGICAL_OLD_HEAP;
+	add_same_recipes(logical);
 	appendBinaryStringInfo(part, (char *) &flat->t_data->t_infomask2,
 						   sizeof(uint16));
 	appendBinaryStringInfo(part, (char *) &flat->t_data->t_infomask,
@@ -296,11 +308,12 @@ zheap_logical_add_old(ZLogical *logical, const char *old, uint16 oldlen,
 }
 
 void
-zheap_logical_register(const ZLogical *logical)
+zheap_logical_register(const ZLogical *logical, bool said)
 {
 	if (!logical->wanted)
 		return;
-	XLogRegisterData(logical->part.data, logical->part.len);
+	if (!said)
+		XLogRegisterData(logical->part.data, logical->part.len);
 	XLogSetRecordFlags(XLOG_INCLUDE_ORIGIN);
 }
 
@@ -336,32 +349,31 @@ read_recipe(ZLogicalReader *reader, uint32 have)
 	const char *p = reader->p;
 	uint16		number = 0;
 	uint32		zeroes = 0;
-	bool		same;
 
-	p = undo_unpack_small(p, reader->end, &number);
-	if (p == NULL || (number == 0 && reader->gaps == NULL))
+	if (p < reader->end)
+		p = undo_unpack_small(p, reader->end, &number);
+	if (p == NULL)
 		report_malformed();
-	same = number == 0;
-	if (!same)
+	reader->p = p;
+	if (number == 0)
+		p = reader->gaps;
+	else
 	{
 		reader->gaps = p;
 		reader->ngaps = number - 1;
 	}
-	else
-		p = reader->gaps;
 	for (int i = 0; i < reader->ngaps; i++)
 	{
-		uint16		before = 0;
-		uint8		pad = 0;
+		uint16		gap = 0;
 
-		p = undo_unpack_small(p, reader->end, &before);
-		p = undo_unpack_u8(p, reader->end, &pad);
-		if (p == NULL || before > have)
+		p = undo_unpack_small(p, reader->end, &gap);
+		if (p == NULL || gap >> 3 > have)
 			report_malformed();
-		have -= before;
-		zeroes += pad;
+		have -= gap >> 3;
+		zeroes += gap & 7;
 	}
-	reader->p = same ? reader->p + 1 : p;
+	if (number != 0)
+		reader->p = p;
 	return zeroes;
 }
 
@@ -400,7 +412,6 @@ zheap_logical_read_old(ZLogicalReader *reader, const char *new, uint16 newlen,
 					   char *tuple, ZHeapRow *row)
 {
 	const char *p = reader->p;
-	ZLogicalReader recipe = *reader;
 	uint16		len = 0;
 
 	if (reader->flags & ZLOGICAL_OLD_HEAP)
@@ -421,12 +432,10 @@ zheap_logical_read_old(ZLogicalReader *reader, const char *new, uint16 newlen,
 		return;
 	}
 
-	/* the recipe stands before the row, whose length it wants to know */
-	(void) read_recipe(reader, PG_UINT16_MAX);
 	if (!zheap_xlog_insert_get_row(&reader->p, reader->end, new, newlen, tuple,
 								   &len))
 		report_malformed();
-	zheap_logical_read_new(&recipe, tuple, len, row);
+	zheap_logical_read_new(reader, tuple, len, row);
 }
 
 void
@@ -448,11 +457,13 @@ zheap_logical_put_heap(const ZHeapRow *row, HeapTupleHeader to)
 	/* checked when it was read */
 	for (int i = 0; i < row->ngaps; i++)
 	{
-		uint64		before = 0;
-		uint8		pad;
+		uint64		number = 0;
+		Size		before;
+		Size		pad;
 
-		gap = undo_unpack(gap, gap + UNDO_MAX_PACKED, &before);
-		pad = (uint8) *gap++;
+		gap = undo_unpack(gap, gap + UNDO_MAX_PACKED, &number);
+		before = number >> 3;
+		pad = number & 7;
 		memcpy(place, data, before);
 		memset(place + before, 0, pad);
 		place += before + pad;

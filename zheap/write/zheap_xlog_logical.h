@@ -9,13 +9,16 @@
  * page image.  Decoding knows no table and no column, so each row comes with a
  * recipe that makes heap's row of it:
  *
- *	logical part	flags u8; a recipe for each new row; with OLD: a recipe, a
- *					coded row (zheap_xlog_insert.h), the row before is the new
- *					one, if there is one; with OLD_HEAP: t_infomask2 u16,
- *					t_infomask u16, t_hoff u8, heap's row from its null bitmap
- *					to the end
- *	recipe			0: that of the row before; else number of gaps + 1, packed;
- *					for each {bytes before it, packed; zeroes u8}
+ *	logical part	flags u8; a recipe for each new row; with OLD: a coded row
+ *					(zheap_xlog_insert.h), the row before is the new one, if
+ *					there is one, and its recipe; with OLD_HEAP: t_infomask2
+ *					u16, t_infomask u16, t_hoff u8, heap's row from its null
+ *					bitmap to the end
+ *	recipe			0: that of the row before, the first time one without gaps;
+ *					else number of gaps + 1, packed; for each {bytes before it
+ *					<< 3 | number of zeroes, packed}
+ *
+ * Recipes that would be 0 and are the last of the part are left out.
  *
  * A row's null bitmap is heap's, and so are its values, but for the padding.
  * The recipe counts from the first value on.
@@ -54,6 +57,7 @@ typedef struct ZLogical
 	StringInfoData part;
 	int			recipe;			/* where the last one is in part, -1: none */
 	int			recipe_len;
+	int			same;			/* rows since then, not in part yet */
 } ZLogical;
 
 /*
@@ -83,8 +87,10 @@ extern void zheap_logical_add_old(ZLogical *logical, const char *old,
 								  uint16 oldlen, const char *new,
 								  uint16 newlen);
 
-/* After the rest of main data; nothing unless wanted. */
-extern void zheap_logical_register(const ZLogical *logical);
+/*
+ * After the rest of main data, unless it is said there; nothing unless wanted.
+ */
+extern void zheap_logical_register(const ZLogical *logical, bool said);
 
 /* ----------------------------------------------------------------
  *	reading
