@@ -268,10 +268,15 @@ zheap_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages,
  * to read one comes here first, and goes on in heap's functions.
  */
 static inline bool
+is_toast_table(Relation rel)
+{
+	return unlikely(rel->rd_rel->relkind == RELKIND_TOASTVALUE);
+}
+
+static inline bool
 is_heap_in_disguise(Relation rel)
 {
-	return rel->rd_rel->relkind == RELKIND_TOASTVALUE &&
-		zheap_chunk_is_heap(rel);
+	return is_toast_table(rel) && zheap_chunk_is_heap(rel);
 }
 
 static const TupleTableSlotOps *
@@ -303,6 +308,10 @@ index_fetch_begin(Relation rel)
 /*
  * A relcache entry that is built anew has our routines again, also while a scan
  * by heap's is under way.
+ *
+ * These are called for each row: all that a table that isn't a toast table
+ * pays for it is a look at its kind.  The rest is apart, for a function that
+ * may come back from a call has registers to save first.
  */
 static void
 scan_end(TableScanDesc scan)
@@ -326,13 +335,22 @@ scan_rescan(TableScanDesc scan, struct ScanKeyData *key, bool set_params,
 						  allow_pagemode);
 }
 
+static pg_noinline bool
+toast_scan_getnextslot(TableScanDesc scan, ScanDirection direction,
+					   TupleTableSlot *slot)
+{
+	if (zheap_chunk_is_heap(scan->rs_rd))
+		return scan->rs_rd->rd_tableam->scan_getnextslot(scan, direction,
+														 slot);
+	return zheap_scan_getnextslot(scan, direction, slot);
+}
+
 static bool
 scan_getnextslot(TableScanDesc scan, ScanDirection direction,
 				 TupleTableSlot *slot)
 {
-	if (is_heap_in_disguise(scan->rs_rd))
-		return scan->rs_rd->rd_tableam->scan_getnextslot(scan, direction,
-														 slot);
+	if (is_toast_table(scan->rs_rd))
+		return toast_scan_getnextslot(scan, direction, slot);
 	return zheap_scan_getnextslot(scan, direction, slot);
 }
 
@@ -347,30 +365,48 @@ scan_getnextslot_tidrange(TableScanDesc scan, ScanDirection direction,
 	return zheap_scan_getnextslot_tidrange(scan, direction, slot);
 }
 
-static void
-index_fetch_reset(IndexFetchTableData *fetch)
+static pg_noinline void
+toast_index_fetch_reset(IndexFetchTableData *fetch)
 {
-	if (is_heap_in_disguise(fetch->rel))
+	if (zheap_chunk_is_heap(fetch->rel))
 		fetch->rel->rd_tableam->index_fetch_reset(fetch);
 	else
 		zheap_index_fetch_reset(fetch);
 }
 
 static void
-index_fetch_end(IndexFetchTableData *fetch)
+index_fetch_reset(IndexFetchTableData *fetch)
 {
-	if (is_heap_in_disguise(fetch->rel))
+	if (is_toast_table(fetch->rel))
+		toast_index_fetch_reset(fetch);
+	else
+		zheap_index_fetch_reset(fetch);
+}
+
+static pg_noinline void
+toast_index_fetch_end(IndexFetchTableData *fetch)
+{
+	if (zheap_chunk_is_heap(fetch->rel))
 		fetch->rel->rd_tableam->index_fetch_end(fetch);
 	else
 		zheap_index_fetch_end(fetch);
 }
 
-static bool
-index_fetch_tuple(IndexFetchTableData *fetch, ItemPointer tid,
-				  Snapshot snapshot, TupleTableSlot *slot, bool *call_again,
-				  bool *all_dead)
+static void
+index_fetch_end(IndexFetchTableData *fetch)
 {
-	if (is_heap_in_disguise(fetch->rel))
+	if (is_toast_table(fetch->rel))
+		toast_index_fetch_end(fetch);
+	else
+		zheap_index_fetch_end(fetch);
+}
+
+static pg_noinline bool
+toast_index_fetch_tuple(IndexFetchTableData *fetch, ItemPointer tid,
+						Snapshot snapshot, TupleTableSlot *slot,
+						bool *call_again, bool *all_dead)
+{
+	if (zheap_chunk_is_heap(fetch->rel))
 		return fetch->rel->rd_tableam->index_fetch_tuple(fetch, tid, snapshot,
 														 slot, call_again,
 														 all_dead);
@@ -379,12 +415,33 @@ index_fetch_tuple(IndexFetchTableData *fetch, ItemPointer tid,
 }
 
 static bool
+index_fetch_tuple(IndexFetchTableData *fetch, ItemPointer tid,
+				  Snapshot snapshot, TupleTableSlot *slot, bool *call_again,
+				  bool *all_dead)
+{
+	if (is_toast_table(fetch->rel))
+		return toast_index_fetch_tuple(fetch, tid, snapshot, slot, call_again,
+									   all_dead);
+	return zheap_index_fetch_tuple(fetch, tid, snapshot, slot, call_again,
+								   all_dead);
+}
+
+static pg_noinline bool
+toast_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
+						TupleTableSlot *slot)
+{
+	if (zheap_chunk_is_heap(rel))
+		return rel->rd_tableam->tuple_fetch_row_version(rel, tid, snapshot,
+														slot);
+	return zheap_index_fetch_row_version(rel, tid, snapshot, slot);
+}
+
+static bool
 tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 						TupleTableSlot *slot)
 {
-	if (is_heap_in_disguise(rel))
-		return rel->rd_tableam->tuple_fetch_row_version(rel, tid, snapshot,
-														slot);
+	if (is_toast_table(rel))
+		return toast_fetch_row_version(rel, tid, snapshot, slot);
 	return zheap_index_fetch_row_version(rel, tid, snapshot, slot);
 }
 
