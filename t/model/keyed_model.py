@@ -1,0 +1,508 @@
+#!/usr/bin/python3
+"""Proof by exhaustion of the rules for updates of indexed columns in place.
+
+One row, one index of the soft kind (zheap/README, "Entries of rows that change
+their key"), a page with its mark STALE, its stamp and its bit of the
+visibility map; a writer that changes the key, commits, aborts; readers of MVCC
+snapshots that copy the leaf, look into the visibility map or fetch the row;
+readers without a snapshot that pin the leaf; deletion passes of the index;
+REINDEX, by a horizon that may have gone back;
+VACUUM with its three visits; crashes; a standby that replays the log with
+readers of its own.  Every order of their steps is tried, up to the bounds
+below.  In each state:
+
+  once     no key has two entries
+  missing  a reader that copies the leaf gets the entry of the version that its
+           snapshot sees
+  wrong    an entry whose key isn't that of the version is not returned
+
+Then the same with each rule broken (MUTANTS): every one must be found out.
+
+usage: keyed_model.py [--quick] [--mutant NAME] [--states]
+"""
+import argparse
+import sys
+from collections import namedtuple
+
+KEYS = "AB"
+
+MUTANTS = {
+    # rule broken                                    where it must show
+    "no-filter": "Z49: entries are believed",
+    "clear-at-once": "Z52: the mark is cleared when the sweep ends",
+    "stamp-at-visit": "Z52: the stamp is taken before the sweep",
+    "horizon-equal": "Z52: cleared with a snapshot of the stamp's xid open",
+    "no-reset": "Z52: a change of the key leaves the stamp alone",
+    "kept": "Z52: swept with an older version needed (each of two tests would do)",
+    "no-cleanup-lock": "Z52: the sweep doesn't wait for pins",
+    "rollback-unmarks": "Z45: a rollback restores the old header's mark",
+    "mark-late": "Z45: the mark is set after the entry",
+    "search-first": "Z51: the index is searched before the row is changed",
+    "no-search": "Z48: no search for the entry of an earlier time",
+    "judge-unlocked": "Z50: judged before the leaf is locked",
+    "judge-newest": "Z50: only the newest version's key counts",
+    "rollback-forgotten": "Z50: the version below a running one is forgotten",
+    "rebuild-stamped": "Z52: an index built on a stamped page gets older keys, too",
+    "rebuild-newest": "Z47: an index that is built gets the newest key alone",
+    "vm-kept": "Z53: the bit of the map survives the change",
+    "vm-stale": "Z53: the bit is set with a marked row on the page",
+    "clear-no-conflict": "Z54: clearing tells the standby nothing",
+    "delete-no-conflict": "Z54: deletion tells the standby nothing",
+}
+
+# which world a mutant is looked for in
+STANDBY = {"clear-no-conflict", "delete-no-conflict"}
+
+
+class Found(Exception):
+    """A state that breaks one of the three promises."""
+
+
+# versions: newest first, (key, xid); xid 0 is visible to all
+# xacts: status of xid i + 1: r c a
+World = namedtuple("World", [
+    "xacts", "versions", "stale", "stamp", "vm", "entries",
+    "writer",    # None or (xid, phase, key, was stale); phases below
+    "readers",   # tuple of None or (kind, xmin, seen, copied or None, pinned)
+    "leaf",      # None, or what the one who holds it will delete
+    "vacuum",    # None, "listed" or "swept"
+    "starts",    # what may still begin: see BOUNDS
+    "log", "pos"])  # with a standby: records, and how far it has replayed
+
+# phases of the writer after a change: "search", "insert", "done"
+
+
+def start(standby):
+    return World((), (("A", 0),), False, 0, True, frozenset("A"), None,
+                 (None,), None, None, BOUNDS_STANDBY if standby else BOUNDS,
+                 () if standby else None, 0)
+
+
+# readers, vacuums, crashes, bystanders, xids of the writer, rebuilds
+BOUNDS = (2, 3, 1, 1, 2, 1)
+BOUNDS_STANDBY = (1, 2, 0, 2, 2, 0)
+
+
+def status(w, xid):
+    return "c" if xid == 0 else w.xacts[xid - 1]
+
+
+def next_xid(w):
+    return len(w.xacts) + 1
+
+
+def horizon(w):
+    """The oldest xid that some snapshot may see as running."""
+    h = next_xid(w)
+    for i, s in enumerate(w.xacts):
+        if s == "r":
+            h = min(h, i + 1)
+    if w.log is None:
+        for r in w.readers:
+            if r is not None and r[0] == "mvcc":
+                h = min(h, r[1])
+    return h
+
+
+def settled(w, xid, h):
+    return xid == 0 or (status(w, xid) == "c" and xid < h)
+
+
+def needed_keys(w, mutant):
+    """K(row), and the conflict horizon of taking another key away."""
+    h = horizon(w)
+    keys = set()
+    conflict = 0
+    first = True
+    for key, xid in w.versions:
+        s = status(w, xid)
+        if s == "a":
+            continue
+        keys.add(key)
+        conflict = max(conflict, xid if settled(w, xid, h) else 0)
+        if settled(w, xid, h) or mutant == "judge-newest":
+            break
+        if first and s == "r" and mutant == "rollback-forgotten":
+            break
+        first = False
+    return keys, conflict
+
+
+def seen_key(versions, seen):
+    for key, xid in versions:
+        if xid == 0 or xid in seen:
+            return key
+    return None
+
+
+def log(w, *record):
+    return w if w.log is None else w._replace(log=w.log + (record,))
+
+
+def set_status(w, xid, s):
+    w = w._replace(xacts=w.xacts[:xid - 1] + (s,) + w.xacts[xid:])
+    return log(w, "xact", xid, s)
+
+
+def roll_back_page(w, mutant):
+    """What every writer and VACUUM does first."""
+    while status(w, w.versions[0][1]) == "a":
+        stale = w.stale
+        if mutant == "rollback-unmarks" and len(w.versions) == 2:
+            stale = False
+        w = w._replace(versions=w.versions[1:], stale=stale)
+        w = log(w, "row", w.versions, w.stale, w.vm)
+    return w
+
+
+# ---------------------------------------------------------------- steps
+
+def steps_writer(w, mutant):
+    if w.writer is None:
+        s = w.starts
+        if s[4] > 0:
+            xid = next_xid(w)
+            n = w._replace(xacts=w.xacts + ("r",),
+                           writer=(xid, "done", None, False),
+                           starts=s[:4] + (s[4] - 1,) + s[5:])
+            yield "begin %d" % xid, log(n, "xact", xid, "r")
+        return
+    xid, phase, key, was_stale = w.writer
+    yield "abort %d" % xid, set_status(w._replace(writer=None), xid, "a")
+    if phase == "done":
+        yield "commit %d" % xid, set_status(w._replace(writer=None), xid, "c")
+        n = roll_back_page(w, mutant)
+        if len([v for v in n.versions if v[1] == xid]) < 2:
+            for new in KEYS:
+                if new == n.versions[0][0]:
+                    continue
+                if mutant == "search-first" and n.leaf is None:
+                    # the answer is kept over the change
+                    found = n.stale and new in n.entries
+                    yield "search %s" % new, n._replace(
+                        writer=(xid, "there" if found else "gone", new,
+                                n.stale))
+                elif mutant != "search-first":
+                    yield change(n, xid, new, mutant)
+    elif phase in ("there", "gone"):
+        name, n = change(w, xid, key, mutant)
+        yield name, n._replace(writer=(
+            xid, "done" if phase == "there" else "insert", None
+            if phase == "there" else key, was_stale))
+    elif phase == "search" and w.leaf is None:
+        if key in w.entries:
+            yield "entry %s is there" % key, w._replace(
+                writer=(xid, "done", None, False))
+        else:
+            yield "entry %s isn't there" % key, w._replace(
+                writer=(xid, "insert", key, was_stale))
+    elif phase == "insert" and w.leaf is None:
+        if key in w.entries:
+            raise Found("once: a second entry of %s" % key)
+        n = log(w._replace(entries=w.entries | {key}), "insert", key)
+        if mutant == "mark-late":
+            n = n._replace(writer=(xid, "mark", key, was_stale))
+        else:
+            n = n._replace(writer=(xid, "done", None, False))
+        yield "insert %s" % key, n
+    elif phase == "mark":
+        n = w._replace(stale=True, writer=(xid, "done", None, False))
+        yield "mark", log(n, "row", n.versions, n.stale, n.vm)
+
+
+def change(w, xid, new, mutant):
+    phase = "search" if w.stale and mutant != "no-search" else "insert"
+    n = w._replace(
+        versions=((new, xid),) + w.versions,
+        stale=w.stale if mutant == "mark-late" else True,
+        stamp=w.stamp if mutant == "no-reset" else 0,
+        vm=w.vm if mutant == "vm-kept" else False,
+        writer=(xid, phase, new, w.stale))
+    return "change to %s by %d" % (new, xid), log(
+        n, "row", n.versions, n.stale, n.vm)
+
+
+def steps_bystander(w, mutant):
+    s = w.starts
+    if s[3] > 0:
+        xid = next_xid(w)
+        n = w._replace(xacts=w.xacts + ("c",),
+                       starts=s[:3] + (s[3] - 1,) + s[4:])
+        yield "bystander %d" % xid, log(n, "xact", xid, "c")
+
+
+def steps_deleter(w, mutant):
+    if w.vacuum == "sweeping":
+        return
+    if w.leaf is None:
+        keys, conflict = needed_keys(w, mutant)
+        for e in w.entries - keys:
+            yield "judged %s" % e, w._replace(leaf=("delete", e, conflict))
+    elif w.leaf[0] == "delete":
+        n = w._replace(entries=w.entries - {w.leaf[1]}, leaf=None)
+        yield "delete %s" % w.leaf[1], log(n, "delete", (w.leaf[1],),
+                                           w.leaf[2])
+
+
+def newest_is_settled(w):
+    return settled(w, w.versions[0][1], horizon(w))
+
+
+def steps_vacuum(w, mutant):
+    s = w.starts
+    if w.vacuum is None and s[1] > 0:
+        n = roll_back_page(w, mutant)
+        n = n._replace(starts=(s[0], s[1] - 1) + s[2:])
+        stamp = n.stamp
+        limit = horizon(n) + (1 if mutant == "horizon-equal" else 0)
+        if n.stale and stamp not in (0, "L") and stamp < limit:
+            n = log(n, "conflict", stamp)
+            n = n._replace(stale=False, stamp=0)
+            yield "clear", log(n, "row", n.versions, n.stale, n.vm)
+        elif n.stale and (newest_is_settled(n) or mutant == "kept"):
+            new = next_xid(n) if mutant == "stamp-at-visit" else "L"
+            yield "visit", log(n._replace(stamp=new, vacuum="listed"),
+                               "conflict", n.versions[0][1])
+        if ((not n.stale or mutant == "vm-stale") and not n.vm and
+                newest_is_settled(n)):
+            n = n._replace(vm=True)
+            n = log(n, "conflict", n.versions[0][1])
+            yield "all-visible", log(n, "row", n.versions, n.stale, n.vm)
+    elif w.vacuum == "listed" and w.leaf is None:
+        if mutant != "no-cleanup-lock" and any(
+                r is not None and r[4] for r in w.readers):
+            return              # pinned
+        keys, conflict = needed_keys(w, mutant)
+        garbage = w.entries - keys
+        kept = w.entries - garbage - {w.versions[0][0]}
+        yield "sweep", w._replace(
+            vacuum="sweeping",
+            leaf=("sweep", frozenset(garbage), conflict,
+                  bool(kept) and mutant != "kept"))
+    elif w.vacuum == "sweeping":
+        what, garbage, conflict, kept = w.leaf
+        n = w._replace(entries=w.entries - garbage, leaf=None,
+                       vacuum=None if kept else "swept")
+        yield "swept", log(n, "delete", tuple(sorted(garbage)), conflict)
+    elif w.vacuum == "swept":
+        n = w._replace(vacuum=None)
+        if n.stamp == "L":
+            if mutant == "clear-at-once":
+                n = n._replace(stamp=0, stale=False)
+            else:
+                n = n._replace(stamp=next_xid(n))
+            n = log(n, "row", n.versions, n.stale, n.vm)
+        yield "stamp", n
+
+
+def steps_rebuild(w, mutant):
+    """REINDEX: no writer, no VACUUM, no open scan.
+
+    Its horizon may be older than any before, so that nothing seems settled.
+    """
+    if (w.starts[5] == 0 or w.writer is not None or w.vacuum is not None or
+            w.leaf is not None or
+            any(r is not None and r[3] is not None for r in w.readers)):
+        return
+    keys = [key for key, xid in w.versions if status(w, xid) != "a"]
+    if mutant == "rebuild-newest" or not w.stale or (
+            w.stamp != 0 and mutant != "rebuild-stamped"):
+        keys = keys[:1]
+    n = w._replace(entries=frozenset(keys),
+                   starts=w.starts[:5] + (w.starts[5] - 1,))
+    yield "reindex", n
+
+
+def judged_unlocked(w, mutant):
+    """Mutant: what was found to be garbage is deleted later, unasked."""
+    if w.leaf is None or w.leaf[0] != "delete":
+        return
+    # other steps go on as if the leaf weren't locked
+    free = w._replace(leaf=None)
+    for f in (steps_writer, steps_readers):
+        for name, n in f(free, mutant):
+            if n.leaf is None:
+                yield name, n._replace(leaf=w.leaf)
+
+
+def take_snapshot(kind, xacts):
+    running = [i + 1 for i, s in enumerate(xacts) if s == "r"]
+    seen = frozenset(i + 1 for i, s in enumerate(xacts) if s == "c")
+    xmin = min(running) if running else len(xacts) + 1
+    return (kind, xmin, seen, None, False)
+
+
+def steps_one_reader(w, i, view, mutant):
+    """view: (xacts, versions, stale, vm, entries, leaf is free)."""
+    xacts, versions, stale, vm, entries, free = view
+    r = w.readers[i]
+
+    def put(new):
+        return w._replace(readers=w.readers[:i] + (new,) + w.readers[i + 1:])
+
+    if r is None:
+        s = w.starts
+        if s[0] > 0:
+            fewer = (s[0] - 1,) + s[1:]
+            yield "snapshot", put(take_snapshot("mvcc", xacts))._replace(
+                starts=fewer)
+            if w.log is None:
+                yield "pinning", put(("self", 0, frozenset(), None,
+                                      False))._replace(starts=fewer)
+        return
+    kind, xmin, seen, copied, pinned = r
+    if kind == "self":
+        seen = frozenset(j + 1 for j, s in enumerate(xacts) if s == "c")
+    key = seen_key(versions, seen)
+    if copied is None:
+        if free:
+            if kind == "mvcc" and key not in entries:
+                raise Found("missing: no entry of %s" % key)
+            yield "copy", put((kind, xmin, r[2], entries, kind == "self"))
+        return
+    yield "end", put(None)
+    for e in copied:
+        rest = copied - {e}
+        if kind == "mvcc" and vm and e != key:
+            raise Found("wrong: %s by the map, instead of %s" % (e, key))
+        if e != key and (not stale or mutant == "no-filter"):
+            raise Found("wrong: %s by the row, instead of %s" % (e, key))
+        yield "fetch %s" % e, put((kind, xmin, r[2], rest, pinned))
+
+
+def steps_readers(w, mutant):
+    view = (w.xacts, w.versions, w.stale, w.vm, w.entries, w.leaf is None)
+    for i in range(len(w.readers)):
+        yield from steps_one_reader(w, i, view, mutant)
+
+
+def steps_crash(w, mutant):
+    s = w.starts
+    if s[2] > 0:
+        n = w._replace(
+            xacts=tuple("a" if x == "r" else x for x in w.xacts),
+            writer=None, readers=(None,) * len(w.readers), leaf=None,
+            vacuum=None, starts=s[:2] + (s[2] - 1,) + s[3:])
+        yield "crash", n
+
+
+# ---------------------------------------------------------------- standby
+
+def replayed(w, mutant):
+    """What the standby has on its pages after w.pos records."""
+    xacts = ()
+    versions = (("A", 0),)
+    stale = False
+    vm = True
+    entries = frozenset("A")
+    for r in w.log[:w.pos]:
+        if r[0] == "xact":
+            xacts = (xacts + ("r",) * r[1])[:max(len(xacts), r[1])]
+            xacts = xacts[:r[1] - 1] + (r[2],) + xacts[r[1]:]
+        elif r[0] == "row":
+            versions, stale, vm = r[1:]
+        elif r[0] == "insert":
+            entries |= {r[1]}
+        elif r[0] == "delete":
+            entries -= frozenset(r[1])
+    return xacts, versions, stale, vm, entries, True
+
+
+def steps_standby(w, mutant):
+    if w.pos < len(w.log):
+        r = w.log[w.pos]
+        n = w._replace(pos=w.pos + 1)
+        limit = None
+        if r[0] == "delete" and mutant != "delete-no-conflict":
+            limit = r[2]
+        if r[0] == "conflict" and mutant != "clear-no-conflict":
+            limit = r[1]
+        if limit is not None:
+            n = n._replace(readers=tuple(
+                None if x is not None and x[1] <= limit else x
+                for x in n.readers))
+        yield "replay %s" % (r,), n
+    yield from steps_one_reader(w, 0, replayed(w, mutant), mutant)
+
+
+# ---------------------------------------------------------------- search
+
+def steps(w, mutant):
+    yield from steps_writer(w, mutant)
+    yield from steps_bystander(w, mutant)
+    yield from steps_vacuum(w, mutant)
+    yield from steps_deleter(w, mutant)
+    if w.log is None:
+        yield from steps_rebuild(w, mutant)
+        yield from steps_readers(w, mutant)
+        yield from steps_crash(w, mutant)
+    else:
+        yield from steps_standby(w, mutant)
+    if mutant == "judge-unlocked":
+        yield from judged_unlocked(w, mutant)
+
+
+def explore(standby, mutant, limit=None):
+    """All states that can be reached; (number, None or (what, history))."""
+    first = start(standby)
+    known = {first: None}
+    todo = [first]
+    while todo:
+        w = todo.pop()
+        try:
+            for name, n in steps(w, mutant):
+                if n not in known:
+                    known[n] = (w, name)
+                    todo.append(n)
+        except Found as e:
+            history = []
+            while known[w] is not None:
+                w, name = known[w]
+                history.append(name)
+            return len(known), (str(e), history[::-1])
+    return len(known), None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--mutant", choices=sorted(MUTANTS))
+    parser.add_argument("--only", choices=["primary", "standby"])
+    parser.add_argument("--quick", action="store_true",
+                        help="fewer transactions, readers and vacuums")
+    args = parser.parse_args()
+    if args.quick:
+        global BOUNDS, BOUNDS_STANDBY
+        BOUNDS = (1, 2, 0, 1, 2, 1)
+        BOUNDS_STANDBY = (1, 2, 0, 2, 1, 0)
+
+    failed = False
+    if args.mutant is None:
+        for standby in (False, True):
+            where = "standby" if standby else "primary"
+            if args.only not in (None, where):
+                continue
+            n, found = explore(standby, None)
+            print("%s: %d states, %s" % (
+                where, n, "nothing wrong" if found is None else found[0]))
+            if found is not None:
+                print("   " + "; ".join(found[1]))
+                failed = True
+            sys.stdout.flush()
+    for mutant in [args.mutant] if args.mutant else sorted(MUTANTS):
+        if args.only not in (None,
+                             "standby" if mutant in STANDBY else "primary"):
+            continue
+        n, found = explore(mutant in STANDBY, mutant)
+        if found is None:
+            print("mutant %s NOT FOUND in %d states" % (mutant, n))
+            failed = True
+        else:
+            print("mutant %s (%s): %s" % (mutant, MUTANTS[mutant], found[0]))
+            if args.mutant:
+                print("   " + "; ".join(found[1]))
+        sys.stdout.flush()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
