@@ -69,6 +69,7 @@ OBJS = \
 	zheap/history/zheap_old_page.o \
 	zheap/history/zheap_newest.o \
 	zheap/history/zheap_describe.o \
+	zheap/history/zheap_keyed.o \
 	zheap/space/zheap_buffer.o \
 	zheap/space/zheap_fsm_notes.o \
 	zheap/space/zheap_rollback.o \
@@ -92,14 +93,17 @@ OBJS = \
 	zheap/write/zheap_insert.o \
 	zheap/write/zheap_delete.o \
 	zheap/write/zheap_move.o \
+	zheap/write/zheap_entry.o \
 	zheap/write/zheap_update.o \
 	zheap/read/zheap_exclusion.o \
 	zheap/read/zheap_scan.o \
 	zheap/read/zheap_scan_chosen.o \
 	zheap/read/zheap_scan_compat.o \
+	zheap/read/zheap_watch.o \
 	zheap/read/zheap_index_fetch.o \
 	zheap/decode/zheap_decode.o \
 	zheap/zheap_index_build.o \
+	zheap/zheap_sweep.o \
 	zheap/zheap_vacuum.o \
 	zheap/zheap_rewrite.o \
 	zheap/zheap_xlog.o \

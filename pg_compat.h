@@ -104,9 +104,17 @@ get_toast_snapshot(void)
  */
 #if PG_VERSION_NUM < 170000
 
+#include "access/nbtree.h"
 #include "catalog/index.h"
 
 #define TransamVariables				ShmemVariableCache
+#if PG_VERSION_NUM >= 160000
+#define _bt_search(rel, heaprel, key, leaf, access) \
+	_bt_search(rel, heaprel, key, leaf, access, NULL)
+#else
+#define _bt_search(rel, heaprel, key, leaf, access) \
+	_bt_search(rel, key, leaf, access, NULL)
+#endif
 #define MyProcNumber					MyBackendId
 #define INVALID_PROC_NUMBER				InvalidBackendId
 #define AmAutoVacuumWorkerProcess()		IsAutoVacuumWorkerProcess()
@@ -194,7 +202,7 @@ typedef bool TU_UpdateIndexes;
 /* any indexed column counts, whatever the index */
 #define TU_None							false
 #define TU_All							true
-#define TU_Summarizing					true
+#define TU_Summarizing					false	/* a block's column changes: moves */
 #define INDEX_ATTR_BITMAP_HOT_BLOCKING	INDEX_ATTR_BITMAP_ALL
 #define INDEX_ATTR_BITMAP_SUMMARIZED	INDEX_ATTR_BITMAP_ALL	/* moves anyway */
 

@@ -32,6 +32,7 @@
 #include "zheap/zheap.h"
 #include "zheap/decode/zheap_decode.h"
 #include "zheap/history/zheap_jump.h"
+#include "zheap/history/zheap_keyed.h"
 #include "zheap/history/zheap_stat.h"
 #include "zheap/write/zheap_chunk.h"
 
@@ -157,6 +158,7 @@ _PG_init(void)
 	undo_xact_define_settings();
 	undo_launcher_define_settings();
 	zheap_jump_define_settings();
+	zheap_keyed_define_settings();
 	zheap_ddl_register();
 	MarkGUCPrefixReserved("zheap");
 

@@ -173,9 +173,32 @@ entry_matches(IndexPass *pass, IndexCheck *index, IndexTuple entry)
 	return true;
 }
 
+/* defined below */
+static void check_pointer(ZCheck *check, void *arg);
+
+static bool
+row_is_stale(ZCheck *check, const ItemPointerData *tid)
+{
+	Buffer		buffer;
+	Page		page;
+	bool		stale;
+
+	if (ItemPointerGetBlockNumber(tid) >=
+		RelationGetNumberOfBlocks(check->rel))
+		return false;
+	buffer = ReadBuffer(check->rel, ItemPointerGetBlockNumber(tid));
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+	stale = zheap_page_is_valid(page) &&
+		zheap_page_row_is_stale(page, ItemPointerGetOffsetNumber(tid));
+	UnlockReleaseBuffer(buffer);
+	return stale;
+}
+
 /*
  * Walk a btree from end to end: TIDs, and the values of rows that the
- * snapshot sees.
+ * snapshot sees.  Of a row that is STALE only the entry through which it is
+ * seen counts (Z49); the others must have a line pointer.
  */
 static void
 collect_by_scan(ZCheck *check, IndexPass *pass, IndexCheck *index)
@@ -190,10 +213,17 @@ collect_by_scan(ZCheck *check, IndexPass *pass, IndexCheck *index)
 	while ((tid = index_getnext_tid(scan, ForwardScanDirection)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
-		collect_tid(tid, index);
 		ResetPerTupleExprContext(pass->estate);
 		if (!index_fetch_heap(scan, pass->slot))
+		{
+			look_at_tid(check, encode_tid(tid));
+			if (!row_is_stale(check, tid))
+				collect_tid(tid, index);
+			else if (pass->entries_stay)
+				(void) zheap_check_page_guard(check, check_pointer, index);
 			continue;
+		}
+		collect_tid(tid, index);
 		if (!entry_matches(pass, index, scan->xs_itup))
 		{
 			look_at_tid(check, encode_tid(tid));

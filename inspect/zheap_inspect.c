@@ -152,7 +152,8 @@ static const FlagName flags2_names[] = {
 	{ZH_LOCK_ONLY, ZH_LOCK_ONLY, "lock_only"},
 	{ZH_MULTI_LOCKED, ZH_MULTI_LOCKED, "multi_locked"},
 	{ZH_HW_LOCKED, ZH_HW_LOCKED, "hw_locked"},
-	{ZH_SPECULATIVE, ZH_SPECULATIVE, "speculative"}
+	{ZH_SPECULATIVE, ZH_SPECULATIVE, "speculative"},
+	{ZH_STALE, ZH_STALE, "stale"}
 };
 
 /* names of flags1, then those of flags2 */

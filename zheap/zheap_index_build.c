@@ -35,6 +35,7 @@
 #include "utils/tuplesort.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/history/zheap_keyed.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/read/zheap_scan.h"
 #include "zheap/write/zheap_chunk.h"
@@ -47,7 +48,8 @@ typedef struct Build
 	IndexInfo  *info;
 	ZScanDesc	scan;
 	bool		anyvisible;
-	List	   *older;			/* OlderImages of the block, if anyvisible */
+	bool		soft;			/* rows may have several keys (Z47) */
+	List	   *older;			/* OlderImages of the block */
 	bool		unique;			/* uniqueness or exclusion is checked */
 
 	/* evaluation */
@@ -77,6 +79,7 @@ build_start(Build *build, Relation rel, Relation index, IndexInfo *info)
 	build->index = index;
 	build->info = info;
 	build->unique = info->ii_Unique || info->ii_ExclusionOps != NULL;
+	build->soft = index != NULL && zheap_keyed_is_soft_kind(rel, index);
 	build->reltuples = 0;
 	build->estate = CreateExecutorState();
 	build->econtext = GetPerTupleExprContext(build->estate);
@@ -194,7 +197,7 @@ build_form_ended_datum(Build *build, Fxid ended_by)
 /* an image of a row before its newest */
 typedef struct OlderImage
 {
-	OffsetNumber off;
+	int			row;			/* index in scan->row */
 	uint16		len;
 	Fxid		ended_by;		/* replaced by this transaction */
 	char		data[FLEXIBLE_ARRAY_MEMBER];
@@ -208,12 +211,12 @@ is_recent(Build *build, Fxid writer, const UndoHorizons *hz)
 }
 
 static void
-keep_older_image(Build *build, OffsetNumber off, Fxid ended_by,
-				 const char *image, uint16 len)
+keep_older_image(Build *build, int row, Fxid ended_by, const char *image,
+				 uint16 len)
 {
 	OlderImage *older = palloc(offsetof(OlderImage, data) + len);
 
-	older->off = off;
+	older->row = row;
 	older->len = len;
 	older->ended_by = ended_by;
 	memcpy(older->data, image, len);
@@ -223,13 +226,15 @@ keep_older_image(Build *build, OffsetNumber off, Fxid ended_by,
 /*
  * An index that sums up blocks must cover the images of a row that snapshots
  * or a rollback may come back to, which in-place updates can have given other
- * values: keep all before the newest, down to the first that is settled.  Not
- * those that aborted: nobody comes back to them, and their large values may be
- * gone (Z43).  The page is locked; allocates.
+ * values, and a soft index must have their keys (Z47): keep all before the
+ * newest, down to the first that is settled.  Not those that aborted: nobody
+ * comes back to them, and their large values may be gone (Z43).  Where VACUUM
+ * has stamped the page there is nothing before the newest, and there must not
+ * be an entry of it again (Z52).  The page is locked; allocates.
  */
 static void
 collect_older_images(Build *build, ZReadContext *cx, Buffer buffer, Page page,
-					 OffsetNumber off)
+					 OffsetNumber off, int row)
 {
 	char	   *image = palloc(BLCKSZ);
 	uint16		len = 0;
@@ -260,7 +265,7 @@ collect_older_images(Build *build, ZReadContext *cx, Buffer buffer, Page page,
 				continue;
 		}
 		if (ended_by != InvalidFxid && status != ZXACT_ABORTED)
-			keep_older_image(build, off, ended_by, image, len);
+			keep_older_image(build, row, ended_by, image, len);
 		ended_by = InvalidFxid;
 		if (ZUndoIsInsert(&walk.undo))
 			break;
@@ -270,7 +275,7 @@ collect_older_images(Build *build, ZReadContext *cx, Buffer buffer, Page page,
 			ended_by = newer;
 	}
 	if (ended_by != InvalidFxid)
-		keep_older_image(build, off, ended_by, image, len);
+		keep_older_image(build, row, ended_by, image, len);
 	zheap_walk_forget_missing(&walk);
 	pfree(image);
 }
@@ -323,11 +328,12 @@ judge_row(Build *build, ZReadContext *cx, Buffer buffer, Page page,
 		 is_recent(build, v->writer, &cx->hz)))
 		build->info->ii_BrokenHotChain = true;
 
-	if ((header.flags2 & ZH_INPLACE) != 0 && build->anyvisible &&
-		status != ZXACT_ALL_VISIBLE)
-		collect_older_images(build, cx, buffer, page, off);
-
 	i = scan->nrows;
+	if (status != ZXACT_ALL_VISIBLE &&
+		(((header.flags2 & ZH_INPLACE) != 0 && build->anyvisible) ||
+		 (build->soft && zheap_page_row_is_stale(page, off) &&
+		  ZPageStamp(page) == ZPAGE_STAMP_NONE)))
+		collect_older_images(build, cx, buffer, page, off, i);
 	zheap_scan_add_row(scan, off, v);
 	build->ended_by[i] = v->ended ? v->writer : InvalidFxid;
 
@@ -381,7 +387,39 @@ judge_page(Build *build, Buffer buffer)
 	return done;
 }
 
-/* what collect_older_images() has found; their rows are counted already */
+/* was this key of the row indexed already; values are those of the newest */
+static bool
+key_was_before(Build *build, const ListCell *upto, const OlderImage *older,
+			   IndexTuple *entry)
+{
+	TupleDesc	desc = RelationGetDescr(build->index);
+	ZScanDesc	scan = build->scan;
+	ZScanRow   *row = &scan->row[older->row];
+	ListCell   *lc;
+
+	*entry = index_form_tuple(desc, build->values, build->isnull);
+	if (zheap_keyed_compare(build->rel, build->index, *entry,
+							scan->rows->data + row->at, row->len,
+							true) == ZKEY_SAME)
+		return true;
+	foreach(lc, build->older)
+	{
+		OlderImage *other = lfirst(lc);
+
+		if (lc == upto)
+			break;
+		if (other->row == older->row &&
+			zheap_keyed_compare(build->rel, build->index, *entry, other->data,
+								other->len, true) == ZKEY_SAME)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * What collect_older_images() has found; their rows are counted already.  A
+ * soft index gets each key of a row once (Z48).
+ */
 static void
 index_older_images(Build *build, IndexBuildCallback callback,
 				   void *callback_state)
@@ -392,15 +430,21 @@ index_older_images(Build *build, IndexBuildCallback callback,
 	{
 		OlderImage *older = lfirst(lc);
 		ItemPointerData tid;
+		IndexTuple	entry = NULL;
 
 		CHECK_FOR_INTERRUPTS();
-		ItemPointerSet(&tid, build->scan->block, older->off);
+		ItemPointerSet(&tid, build->scan->block,
+					   build->scan->row[older->row].off);
 		zheap_tuple_slot_store(build->slot, RelationGetRelid(build->rel), &tid,
 							   older->data, older->len, InvalidFxid,
 							   FirstCommandId);
-		if (build_form_ended_datum(build, older->ended_by))
+		if (!build_form_ended_datum(build, older->ended_by))
+			continue;
+		if (!build->soft || !key_was_before(build, lc, older, &entry))
 			callback(build->index, &tid, build->values, build->isnull, false,
 					 callback_state);
+		if (entry != NULL)
+			pfree(entry);
 	}
 }
 

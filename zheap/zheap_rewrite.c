@@ -711,7 +711,10 @@ write_recent(Rewrite *rw, const RecentRow *row, ItemPointer next)
 				 errhint("Try again when the transactions that may see older versions of the row have ended.")));
 
 	delete_values_of_older(rw, row, tuple);
-	zheap_insert_copied(rw->newrel, tuple, &u, ended, REWRITE_OPTIONS,
+	/* the index will have entries of all its keys (Z47) */
+	zheap_insert_copied(rw->newrel, tuple, &u,
+						ended | (row->header.flags2 & ZH_STALE),
+						REWRITE_OPTIONS,
 						rw->bistate, &tid);
 
 	if (ItemPointerIsValid(&row->from))
@@ -965,8 +968,26 @@ scan_blocks(Rewrite *rw, Tuplesortstate *sort)
 }
 
 /*
+ * Rows of the page loaded may have several entries (Z48): has this one come
+ * before?
+ */
+static bool
+row_came_before(Rewrite *rw, HTAB *stale, const ItemPointerData *tid)
+{
+	bool		found;
+
+	if (PageIsNew(rw->page.data) ||
+		!zheap_page_row_is_stale(rw->page.data,
+								 ItemPointerGetOffsetNumber(tid)))
+		return false;
+	(void) hash_search(stale, tid, HASH_ENTER, &found);
+	return found;
+}
+
+/*
  * In the order of an index.  It has one entry for each row that isn't ended
- * for all: no index that may be clustered on is a partial one.
+ * for all, or one for each of its keys: no index that may be clustered on is a
+ * partial one.
  */
 static void
 scan_index(Rewrite *rw, Relation index)
@@ -978,6 +999,11 @@ scan_index(Rewrite *rw, Relation index)
 	int64		value[2];
 	IndexScanDesc scan;
 	ItemPointer tid;
+	HASHCTL		ctl = {.keysize = sizeof(ItemPointerData),
+	.entrysize = sizeof(ItemPointerData),.hcxt = CurrentMemoryContext};
+	HTAB	   *stale =
+		hash_create("zheap rows with several entries", 128, &ctl,
+					HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 
 	value[0] = PROGRESS_CLUSTER_PHASE_INDEX_SCAN_HEAP;
 	value[1] = RelationGetRelid(index);
@@ -990,9 +1016,11 @@ scan_index(Rewrite *rw, Relation index)
 		if (scan->xs_recheck)
 			elog(ERROR, "CLUSTER does not support lossy index conditions");
 		load_page(rw, ItemPointerGetBlockNumber(tid));
-		handle_row(rw, ItemPointerGetOffsetNumber(tid), NULL);
+		if (!row_came_before(rw, stale, tid))
+			handle_row(rw, ItemPointerGetOffsetNumber(tid), NULL);
 	}
 	index_endscan(scan);
+	hash_destroy(stale);
 }
 
 /* write what comes back from the sort */

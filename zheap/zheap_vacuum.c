@@ -44,6 +44,7 @@
 #include "undo/undo_debug.h"
 #include "zheap/write/zheap_chunk.h"
 #include "zheap/zheap.h"
+#include "zheap/zheap_sweep.h"
 
 /* truncate when so many pages, or that part of the table, can be given back */
 #define TRUNCATE_MIN_PAGES		UNDO_KNOB("truncate-pages", 1000, 1, 1000)
@@ -70,6 +71,7 @@ typedef struct Vacuum
 	TidStore   *dead;
 	VacDeadItemsInfo *dead_info;
 	int			nindexscans;
+	ZSweep	   *sweep;			/* rows that changed their keys in place */
 
 	/* the table */
 	BlockNumber nblocks;
@@ -84,6 +86,7 @@ typedef struct Vacuum
 	int64		recently_dead;
 	int64		reclaimed;
 	int64		pointers_freed;
+	int64		old_entries;
 	int64		dead_left;
 	int64		slots_freed;
 	int64		spilled_removed;
@@ -217,9 +220,12 @@ vacuum_page(Vacuum *vac, BlockNumber block, Buffer buffer)
 		return;
 	}
 
+	zheap_sweep_clear(vac->sweep, buffer, &hz);
 	zheap_prune_page(vac->rel, buffer, &hz, ZPRUNE_TIDY |
 					 (vac->nindexes == 0 ? ZPRUNE_NO_INDEXES : 0), &result);
 
+	if (vac->do_indexes && vac->nindexes > 0)
+		zheap_sweep_list(vac->sweep, buffer);
 	vac->live_scanned += result.live_tuples;
 	vac->recently_dead += result.recently_dead;
 	vac->reclaimed += result.nreclaimed;
@@ -471,6 +477,19 @@ vacuum_dead_items(Vacuum *vac)
 	reset_dead_items(vac);
 }
 
+/* delete entries of older keys of rows that live */
+static void
+sweep_old_entries(Vacuum *vac)
+{
+	IndexVacuumInfo *info = palloc(Max(vac->nindexes, 1) *
+								   sizeof(IndexVacuumInfo));
+
+	for (int i = 0; i < vac->nindexes; i++)
+		fill_index_info(vac, i, &info[i]);
+	vac->old_entries = zheap_sweep_indexes(vac->sweep, info, vac->nindexes);
+	pfree(info);
+}
+
 /* let every index clean up, and note what it says of itself */
 static void
 cleanup_indexes(Vacuum *vac)
@@ -616,6 +635,7 @@ scan_table(Vacuum *vac)
 	vac->live = vac_estimate_reltuples(vac->rel, vac->nblocks, vac->scanned,
 									   vac->live_scanned);
 	vacuum_dead_items(vac);
+	sweep_old_entries(vac);
 	if (BufferIsValid(vac->vmbuffer))
 		ReleaseBuffer(vac->vmbuffer);
 	vac->vmbuffer = InvalidBuffer;
@@ -893,6 +913,9 @@ report(Vacuum *vac, TimestampTz start, const PGRUsage *usage,
 					 (long long) vac->slots_freed,
 					 (unsigned long long) (zheap_rollback_pages -
 										   before->rollback_pages));
+	if (vac->old_entries > 0)
+		appendStringInfo(&buf, "index entries of older keys: %lld removed\n",
+						 (long long) vac->old_entries);
 	appendStringInfo(&buf, "removable cutoff: " UINT64_FORMAT "\n",
 					 undo_log_horizons().discard_before);
 	append_usage(&buf, before, (now - start) / 1000000.0);
@@ -941,6 +964,7 @@ zheap_vacuum_relation(Relation rel, struct VacuumParams *params,
 	vac->nblocks = RelationGetNumberOfBlocks(rel);
 
 	open_dead_items(vac);
+	vac->sweep = zheap_sweep_begin(rel, (Size) dead_items_memory() * 1024);
 	scan_table(vac);
 	if (vac->do_indexes)
 		cleanup_indexes(vac);

@@ -151,6 +151,30 @@ zheap_page_init(Page page, int nslots)
 }
 
 void
+zheap_page_note_stale(Page page, bool changed)
+{
+	ZPageGetOpaque(page)->version = ZHEAP_PAGE_VERSION_STALE;
+	PageClearAllVisible(page);
+	if (changed)
+		ZPageStamp(page) = ZPAGE_STAMP_NONE;
+}
+
+bool
+zheap_page_row_is_stale(Page page, OffsetNumber off)
+{
+	ItemId		lp;
+	ZTupleHeader header;
+
+	if (!ZPageMayHoldStale(page) || off > PageGetMaxOffsetNumber(page))
+		return false;
+	lp = PageGetItemId(page, off);
+	if (!ItemIdIsNormal(lp))
+		return true;
+	zheap_header_get((char *) page + ItemIdGetOffset(lp), &header);
+	return (header.flags2 & ZH_STALE) != 0;
+}
+
+void
 zheap_page_report(Relation rel, BlockNumber block, Page page)
 {
 	ZPageOpaque opaque = ZPageGetOpaque(page);
@@ -167,7 +191,8 @@ zheap_page_report(Relation rel, BlockNumber block, Page page)
 						block, RelationGetRelationName(rel)),
 				 errdetail("Magic number is %04X, expected %04X.",
 						   opaque->magic, ZHEAP_PAGE_MAGIC)));
-	if (opaque->version != ZHEAP_PAGE_VERSION)
+	if (opaque->version != ZHEAP_PAGE_VERSION &&
+		opaque->version != ZHEAP_PAGE_VERSION_STALE)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("block %u of zheap relation \"%s\" has format version %u, expected %u",
@@ -729,6 +754,12 @@ tuple_problem(Page page, OffsetNumber off)
 						off, header.slot);
 	if (header.slot == 0 && ZHeaderIsEnded(&header))
 		return psprintf("tuple %u was deleted or moved but has no xact slot",
+						off);
+	if ((header.flags2 & ZH_STALE) != 0 && !ZPageMayHoldStale(page))
+		return psprintf("tuple %u is stale on a page of version %u",
+						off, opaque->version);
+	if ((header.flags2 & ZH_STALE) != 0 && PageIsAllVisible(page))
+		return psprintf("tuple %u is stale on a page that is all-visible",
 						off);
 	return NULL;
 }

@@ -40,6 +40,12 @@
 #define ZHEAP_PAGE_MAGIC		0x5A48
 #define ZHEAP_PAGE_VERSION		1
 
+/*
+ * A page that holds rows marked STALE, or line pointers without a body that
+ * may have been (Z45).  A library that doesn't know the mark refuses it.
+ */
+#define ZHEAP_PAGE_VERSION_STALE	2
+
 typedef struct ZPageOpaqueData
 {
 	uint16		magic;
@@ -96,6 +102,14 @@ zheap_page_slots_kept(int nrows)
 	return Min(nrows + 1, ZHEAP_XACT_SLOT_RESERVE);
 }
 
+/*
+ * On such a page pd_prune_xid, which zheap has no other use for, tells how far
+ * VACUUM is with clearing the marks (Z52).
+ */
+#define ZPAGE_STAMP_NONE		InvalidTransactionId
+#define ZPAGE_STAMP_LOOKING		BootstrapTransactionId
+#define ZPageStamp(page)		(((PageHeader) (page))->pd_prune_xid)
+
 #define ZPageGetOpaque(page) \
 	((ZPageOpaque) ((char *) (page) + BLCKSZ - sizeof(ZPageOpaqueData)))
 #define ZPageGetXactSlots(page) \
@@ -106,6 +120,10 @@ zheap_page_slots_kept(int nrows)
 #define ZPageGetSpill(page) \
 	(AssertMacro(ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL), \
 	 (ZXactSlot) ((char *) ZPageGetOpaque(page) - sizeof(ZXactSlotData)))
+
+/* may a row of the page have entries of other keys than its newest in indexes */
+#define ZPageMayHoldStale(page) \
+	(ZPageGetOpaque(page)->version == ZHEAP_PAGE_VERSION_STALE)
 
 #define ZItemIdIsSpilled(lp) \
 	(ItemIdIsRedirected(lp) && (lp)->lp_off == 1 && (lp)->lp_len == 0)
@@ -156,6 +174,8 @@ typedef struct ZTupleHeader
 #define ZH_MODE_MASK			0x0300	/* at least the strongest lock mode */
 #define ZH_MODE_SHIFT			8	/* LockTupleMode, 0..3 */
 #define ZH_SPECULATIVE			0x0400
+#define ZH_STALE				0x0800	/* indexes may have entries of older
+										 * keys of the row (Z45) */
 
 #define ZH_LOCK_BITS \
 	(ZH_LOCK_ONLY | ZH_MULTI_LOCKED | ZH_HW_LOCKED | ZH_MODE_MASK)
@@ -261,7 +281,8 @@ zheap_page_is_valid(Page page)
 
 	return !PageIsNew(page) &&
 		opaque->magic == ZHEAP_PAGE_MAGIC &&
-		opaque->version == ZHEAP_PAGE_VERSION &&
+		(opaque->version == ZHEAP_PAGE_VERSION ||
+		 opaque->version == ZHEAP_PAGE_VERSION_STALE) &&
 		opaque->nslots >= 1 && opaque->nslots <= ZHEAP_MAX_XACT_SLOTS &&
 		ph->pd_special == BLCKSZ - zheap_page_special_size(page) &&
 		ph->pd_lower >= SizeOfPageHeaderData &&
@@ -341,6 +362,18 @@ extern Size zheap_page_replace_need(Page page, OffsetNumber off, uint16 len);
 
 /* shrink allocations to true length where the tuple's change is settled */
 extern void zheap_page_drop_slack(Page page, OffsetNumber off);
+
+/*
+ * A row of the page is STALE, by a change of its key just now if "changed":
+ * what goes with that.
+ */
+extern void zheap_page_note_stale(Page page, bool changed);
+
+/*
+ * May the row at off have entries of older keys?  So may one whose header is
+ * gone (Z46).
+ */
+extern bool zheap_page_row_is_stale(Page page, OffsetNumber off);
 
 extern void zheap_page_set_dead(Page page, OffsetNumber off);
 

@@ -25,7 +25,9 @@
 #include "utils/snapmgr.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/history/zheap_keyed.h"
 #include "zheap/read/zheap_scan.h"
+#include "zheap/read/zheap_watch.h"
 #include "zheap/write/zheap_write.h"
 
 /* rows next to each other in an index often come from a few pages by turns */
@@ -39,7 +41,7 @@
 
 typedef struct ZIndexFetchData
 {
-	IndexFetchTableData base;	/* must be first */
+	ZWatchedFetch watched;		/* must be first */
 	int			npins;			/* pages fetched from last, pinned */
 	int			next;			/* of these, to be replaced next */
 	BlockNumber block[FETCH_PINS];
@@ -92,10 +94,11 @@ zheap_index_fetch_begin(Relation rel)
 {
 	ZIndexFetch fetch = palloc0(sizeof(ZIndexFetchData));
 
-	fetch->base.rel = rel;
+	fetch->watched.base.rel = rel;
 	fetch->npins = !RelationUsesLocalBuffers(rel) &&
 		NBuffers / MaxBackends >= FETCH_PINS_BUFFERS ? FETCH_PINS : 1;
-	return &fetch->base;
+	zheap_watch_begin(rel);
+	return &fetch->watched.base;
 }
 
 void
@@ -115,7 +118,7 @@ zheap_index_fetch_reset(struct IndexFetchTableData *data)
 static Buffer
 fetch_buffer(ZIndexFetch fetch, BlockNumber block)
 {
-	Relation	rel = fetch->base.rel;
+	Relation	rel = fetch->watched.base.rel;
 	int			i;
 
 	for (i = 0; i < fetch->npins; i++)
@@ -169,7 +172,8 @@ zheap_index_fetch_end(struct IndexFetchTableData *data)
 /*
  * The frequent case of an MVCC snapshot: its row is the one on the page, which
  * is settled, or whose owner is known to have committed and is seen (Z2).  Then
- * the bytes go to the tuple slot at once.  False for all others.  Page locked.
+ * the bytes go to the tuple slot at once.  False for all others, and for STALE
+ * ones, whose entry may be that of another key.  Page locked.
  */
 static inline bool
 show_as_it_stands(Relation rel, Snapshot snapshot, const UndoHorizons *hz,
@@ -186,7 +190,8 @@ show_as_it_stands(Relation rel, Snapshot snapshot, const UndoHorizons *hz,
 		return false;
 	tuple = (char *) page + lp->lp_off;
 	zheap_header_get(tuple, &hdr);
-	if ((hdr.flags2 & ZH_END_MASK) || (hdr.natts_flags1 & ZH_SLACK))
+	if ((hdr.flags2 & (ZH_END_MASK | ZH_STALE)) ||
+		(hdr.natts_flags1 & ZH_SLACK))
 		return false;
 	if (hdr.slot != 0 && (hdr.flags2 & ZH_LOCK_ONLY) == 0)
 	{
@@ -226,6 +231,30 @@ fetch_as_it_stands(Relation rel, Snapshot snapshot, Buffer buffer, Page page,
 	return shown;
 }
 
+/*
+ * A version was found, but it hasn't the entry's key.  A DIRTY snapshot sees
+ * through a change in progress what was committed before: it wants to know of
+ * the row by its new key, too, so as to wait.  True: *v is the version in
+ * progress then.
+ */
+static bool read_version(Relation rel, const ItemPointerData *tid,
+						 Snapshot snapshot, bool ended, ZVersion *v);
+
+static bool
+find_in_progress(ZIndexFetch fetch, ItemPointer tid, Snapshot snapshot,
+				 bool *call_again, ZVersion *v)
+{
+	TransactionId changing = snapshot->xmax;
+
+	snapshot->xmin = snapshot->xmax = InvalidTransactionId;
+	if (!TransactionIdIsValid(changing) ||
+		!read_version(fetch->watched.base.rel, tid, SnapshotAny, false, v) ||
+		!zheap_watch_accepts(&fetch->watched, tid, call_again, v))
+		return false;
+	snapshot->xmin = changing;
+	return true;
+}
+
 bool
 zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 						Snapshot snapshot, TupleTableSlot *slot,
@@ -241,6 +270,7 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	Page		page;
 	bool		found = false;
 	bool		settled;
+	bool		stale = false;
 
 	/* one TID, one version: there is never a second */
 	*call_again = false;
@@ -284,12 +314,18 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	{
 		bool		mine;
 
+		stale = zheap_page_row_is_stale(page, off);
 		found = !zheap_visibility_is_past(&cx, buffer, page, off, &mine) &&
 			zheap_visibility_find(&cx, buffer, page, block, off, &v);
 		if (found)
 			zheap_predicate_lock(rel, snapshot, block, off, &v);
-		/* others see what I ended */
-		if (!found && all_dead && !mine && !cx.too_long)
+
+		/*
+		 * Others see what I ended.  nbtree marks entries by their TID, of
+		 * which a STALE row may have two.
+		 */
+		if (!found && all_dead && !mine && !cx.too_long &&
+			!(stale && fetch->watched.scan != NULL))
 			*all_dead = is_dead_to_all(fetch, &cx, buffer, page, block, off);
 	}
 
@@ -302,6 +338,10 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 		return zheap_index_fetch_tuple(data, tid, snapshot, slot, call_again,
 									   all_dead);
 	}
+	if (found && unlikely(stale) &&
+		!zheap_watch_accepts(&fetch->watched, tid, call_again, &v))
+		found = snapshot->snapshot_type == SNAPSHOT_DIRTY &&
+			find_in_progress(fetch, tid, snapshot, call_again, &v);
 	if (found)
 	{
 		ItemPointerData found_tid;
@@ -718,6 +758,25 @@ group_entries(TM_IndexDeleteOp *delstate, EntryGroup *groups)
 }
 
 /*
+ * Is the entry at an offset of the leaf one that its row, which lives, has had
+ * but that nobody needs any more (Z50)?  leaf is NULL if the index isn't soft.
+ */
+static bool
+is_old_entry(ZReadContext *cx, Relation index, Page leaf,
+			 OffsetNumber entryoff, Buffer buffer, Page page,
+			 BlockNumber block, OffsetNumber off, Fxid *conflict)
+{
+	bool		newest;
+
+	return leaf != NULL && ZPageMayHoldStale(page) &&
+		!zheap_keyed_is_needed(cx, index,
+							   (IndexTuple) PageGetItem(leaf,
+														PageGetItemId(leaf,
+																	  entryoff)),
+							   buffer, page, block, off, conflict, &newest);
+}
+
+/*
  * One table page: find out which more of these entries are dead to everybody;
  * returns their number, and in *freed what deleting them will free in the
  * index (not each frees something: many may share a posting list).  *conflict
@@ -727,7 +786,7 @@ group_entries(TM_IndexDeleteOp *delstate, EntryGroup *groups)
  */
 static int
 judge_entries(ZReadContext *cx, Buffer buffer, TM_IndexDeleteOp *delstate,
-			  const TM_IndexDelete *entries, int n, int *freed,
+			  Page leaf, const TM_IndexDelete *entries, int n, int *freed,
 			  Fxid *conflict)
 {
 	BlockNumber block = BufferGetBlockNumber(buffer);
@@ -747,7 +806,9 @@ judge_entries(ZReadContext *cx, Buffer buffer, TM_IndexDeleteOp *delstate,
 			continue;
 		if (!status->knowndeletable)
 		{
-			if (!zheap_newest_dead_to_all(cx, buffer, page, block, off))
+			if (!zheap_newest_dead_to_all(cx, buffer, page, block, off) &&
+				!is_old_entry(cx, delstate->irel, leaf, status->idxoffnum,
+							  buffer, page, block, off, conflict))
 				continue;
 			status->knowndeletable = true;
 			*freed += status->freespace;
@@ -792,6 +853,8 @@ zheap_index_fetch_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 	TM_IndexDelete *sorted;
 	EntryGroup *groups;
 	Buffer		buffer = InvalidBuffer;
+	Buffer		leafbuf = InvalidBuffer;
+	Page		leaf = NULL;
 	Fxid		conflict = InvalidFxid;
 	ZReadContext cx;
 	int			ngroups;
@@ -808,6 +871,12 @@ zheap_index_fetch_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 	if (delstate->bottomup)
 		qsort(groups, ngroups, sizeof(EntryGroup), compare_groups);
 
+	/* the caller has the leaf locked, exclusively (Z50) */
+	if (zheap_keyed_is_soft_kind(rel, delstate->irel))
+	{
+		leafbuf = ReadBuffer(delstate->irel, delstate->iblknum);
+		leaf = BufferGetPage(leafbuf);
+	}
 	zheap_visibility_begin(&cx, rel, NULL);
 	for (int g = 0; g < ngroups; g++)
 	{
@@ -819,7 +888,7 @@ zheap_index_fetch_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 		if (delstate->bottomup && g == BOTTOMUP_MAX_BLOCKS)
 			break;
 		buffer = ReleaseAndReadBuffer(buffer, rel, groups[g].block);
-		found_here = judge_entries(&cx, buffer, delstate, entries, n,
+		found_here = judge_entries(&cx, buffer, delstate, leaf, entries, n,
 								   &freed_here, &conflict);
 		memcpy(delstate->deltids + visited, entries,
 			   sizeof(TM_IndexDelete) * n);
@@ -833,6 +902,8 @@ zheap_index_fetch_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 	}
 	if (BufferIsValid(buffer))
 		ReleaseBuffer(buffer);
+	if (BufferIsValid(leafbuf))
+		ReleaseBuffer(leafbuf);
 	zheap_visibility_end(&cx);
 	pfree(sorted);
 	pfree(groups);

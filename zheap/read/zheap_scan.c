@@ -752,6 +752,7 @@ try_load_page(ZScanDesc scan, Buffer buffer, const OffsetNumber *offsets,
 	zheap_buffer_note(rel, scan->block, buffer);
 	scan->ahead = zheap_buffer_next_page(rel, buffer, scan->strategy);
 	scan->ahead_end = scan->ahead != NULL ? scan->ahead + BLCKSZ : NULL;
+	scan->stale = false;
 	zheap_visibility_begin(&cx, rel, scan->base.rs_snapshot);
 	cx.approximate_identity = true;
 	zheap_rollback_limit_reader(&cx);
@@ -764,6 +765,7 @@ try_load_page(ZScanDesc scan, Buffer buffer, const OffsetNumber *offsets,
 
 		zheap_page_check(rel, scan->block, page);
 		max = scan->maxoff = PageGetMaxOffsetNumber(page);
+		scan->stale = ZPageMayHoldStale(page);
 
 		if (offsets == NULL && !predicate_lock &&
 			scan->base.rs_snapshot->snapshot_type == SNAPSHOT_MVCC)

@@ -56,6 +56,8 @@ typedef struct ZScanDescData
 	bool		page_mode;
 	int			nrows;
 	int			current;
+	bool		stale;			/* entries of the page's rows may have other
+								 * keys (Z49) */
 	OffsetNumber maxoff;
 	ZScanRow	row[MaxHeapTuplesPerPage];
 	ZRows	   *rows;

@@ -53,7 +53,7 @@ next_bitmap_page(ZScanDesc scan, bool *recheck, uint64 *lossy_pages,
 										  TBM_MAX_TUPLES_PER_PAGE);
 	zheap_scan_load_page(scan, buffer, found->lossy ? NULL : offsets,
 						 noffsets, IsolationIsSerializable());
-	*recheck = found->recheck;
+	*recheck = found->recheck || scan->stale;
 	*(found->lossy ? lossy_pages : exact_pages) += 1;
 	return true;
 }

@@ -33,6 +33,8 @@ zheap_scan_bitmap_next_block(TableScanDesc sscan, TBMIterateResult *tbmres)
 	zheap_scan_load_page(scan, buffer,
 						 tbmres->ntuples >= 0 ? tbmres->offsets : NULL,
 						 tbmres->ntuples, IsolationIsSerializable());
+	if (scan->stale)
+		tbmres->recheck = true;
 	return scan->nrows > 0;
 }
 

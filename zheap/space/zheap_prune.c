@@ -234,7 +234,7 @@ prune_survey(Prune *prune, ZPruneResult *result)
 			continue;
 
 		zheap_header_get((char *) PageGetItem(page, lp), &hdr);
-		if (ZHeaderIsEnded(&hdr))
+		if (ZHeaderIsEnded(&hdr) || (hdr.flags2 & ZH_STALE))
 			result->all_visible = false;
 		else if (hdr.slot != 0 && (hdr.flags2 & ZH_LOCK_ONLY) == 0)
 		{

@@ -189,6 +189,7 @@ restore_owner(Rollback *rb, uint8 id, ZTupleHeader *hdr)
 /*
  * Lock bits are no undoable state (Z22): rollback only adds.  A
  * LOCK_ONLY of then becomes MULTI: the chains decide whether it is alive.
+ * STALE stays, because index entries do (Z45).
  */
 static void
 restore_lock_bits(ZTupleHeader *hdr, const ZTupleHeader *cur)
@@ -201,7 +202,8 @@ restore_lock_bits(ZTupleHeader *hdr, const ZTupleHeader *cur)
 		bits |= ZH_MULTI_LOCKED;
 	if (bits != 0)
 		bits |= mode;
-	hdr->flags2 = (hdr->flags2 & ~ZH_LOCK_BITS) | bits;
+	hdr->flags2 = (hdr->flags2 & ~ZH_LOCK_BITS) | bits |
+		(cur->flags2 & ZH_STALE);
 }
 
 /* an open delete: every row that is still deleted through the xact slot */

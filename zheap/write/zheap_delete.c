@@ -181,6 +181,7 @@ delete_covered(Relation rel, const ItemPointerData *tid, CommandId cid,
 	row.header.flags2 |= ZH_DELETED;
 	row.tuple = NULL;
 	row.len = 0;
+	row.new_key = false;
 
 	START_CRIT_SECTION();
 

@@ -111,6 +111,7 @@ add_row(DeleteStep *d, OffsetNumber off, const ZTupleHeader *header,
 	d->row[d->nrows].header = *header;
 	d->row[d->nrows].tuple = NULL;
 	d->row[d->nrows].len = 0;
+	d->row[d->nrows].new_key = false;
 	d->nrows++;
 	if (u == NULL)
 		return;

@@ -60,7 +60,7 @@ typedef struct InsertOp
 	uint32		token;			/* speculative token, 0 = none */
 	bool		frozen;
 	const ZUndo *copied;		/* a rewrite copies one row with its history */
-	uint16		ended;			/* copied: ZH_END_MASK bits */
+	uint16		copy_flags;		/* copied: ZH_END_MASK bits, STALE */
 	ZLogical	logical;
 	Buffer		vmbuffer;		/* kept over pages */
 	ZLend	   *lend;			/* or NULL */
@@ -515,7 +515,7 @@ step_flags2(const InsertOp *op)
 {
 	/* no plain insert: a snapshot that does not see it has to look further */
 	if (op->copied != NULL)
-		return ZH_INPLACE | op->ended;
+		return ZH_INPLACE | op->copy_flags;
 	return op->token != 0 ? ZH_SPECULATIVE : 0;
 }
 
@@ -804,7 +804,7 @@ insert_begin(InsertOp *op, Relation rel, CommandId cid, int options,
 	op->bistate = bistate;
 	op->token = token;
 	op->copied = NULL;
-	op->ended = 0;
+	op->copy_flags = 0;
 	op->frozen = (options & HEAP_INSERT_FROZEN) != 0;
 	op->vmbuffer = InvalidBuffer;
 	op->lend = NULL;
@@ -967,16 +967,16 @@ zheap_insert_settled(Relation rel, ZTuple **tuples, int ntuples, int options,
 
 void
 zheap_insert_copied(Relation rel, ZTuple *tuple, const ZUndo *undo,
-					uint16 ended, int options, BulkInsertState bistate,
+					uint16 flags, int options, BulkInsertState bistate,
 					ItemPointer tid)
 {
 	InsertOp	op;
 
-	Assert((ended & ~ZH_END_MASK) == 0);
+	Assert((flags & ~(ZH_END_MASK | ZH_STALE)) == 0);
 	insert_begin(&op, rel, undo->cid, options & ~HEAP_INSERT_FROZEN, bistate,
 				 0);
 	op.copied = undo;
-	op.ended = ended;
+	op.copy_flags = flags;
 	(void) insert_step(&op, &tuple, 1, NULL, tid);
 	insert_end(&op);
 }

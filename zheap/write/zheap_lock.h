@@ -108,6 +108,7 @@ typedef struct ZRowWrite
 	void		(*decide) (struct ZRowWrite *w, void *arg);
 	void	   *decide_arg;
 	ZLogical   *logical;		/* what decoding is told of a change, or NULL */
+	bool		new_key;		/* it changes the key of a soft index (Z45) */
 
 	/* the row */
 	ItemPointerData tid;		/* plain */

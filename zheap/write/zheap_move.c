@@ -56,6 +56,7 @@ move_prepare(ZMove *m, ZUpdatePlan *plan)
 	m->old.offset = w->off;
 	m->old.tuple = NULL;
 	m->old.len = 0;
+	m->old.new_key = false;
 	ItemPointerSet(&u[0].tid, m->newblock, plan->new_off);
 
 	memset(&u[1], 0, sizeof(ZUndo));

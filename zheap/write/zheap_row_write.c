@@ -121,6 +121,7 @@ row_pack_head(const ZRowWrite *w, uint8 info, const ZUndo *u,
 		head.undo_offset = undo_insertion_offset(ins, 0);
 	head.conflict = zheap_conflict_pack(w->fxid, w->choice.conflict);
 	head.header = *header;
+	head.new_key = w->new_key;
 	if (info == XLOG_ZHEAP_UPDATE)
 	{
 		head.prefix = u->diff.prefix;
@@ -150,7 +151,7 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 
 	/* prepare */
 	memset(&vm, 0, sizeof(vm));
-	if (ZHeaderIsEnded(header) && PageIsAllVisible(w->page))
+	if ((ZHeaderIsEnded(header) || w->new_key) && PageIsAllVisible(w->page))
 	{
 		zheap_space_vm_add(&vm, w->block, w->vmbuffer);
 		zheap_space_vm_lock(&vm);
@@ -177,6 +178,7 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	row.header = *header;
 	row.tuple = tuple;
 	row.len = len;
+	row.new_key = w->new_key;
 	packed_len = row_pack_head(w, info, u, &ins, header,
 							   vm.nblocks > 0 ? ZCHANGE_CLEARED_VM : 0,
 							   packed);

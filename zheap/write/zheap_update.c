@@ -4,11 +4,11 @@
  *	  Update a row: in place, or as a move, which ends the old version where
  *	  it is and puts the new one under another TID.
  *
- * In place iff no indexed column changes (Z10), the page has room, Z35 allows
- * to overwrite the present version, and no trigger's condition wants to look at
- * the old version's TID.  Rows that need toasting are locked
- * first and toasted then, so that no chunk is written for an update that isn't
- * going to happen.
+ * In place iff no indexed column changes but those of soft indexes (Z10), the
+ * page has room, Z35 allows to overwrite the present version, and no trigger's
+ * condition wants to look at the old version's TID.  Rows that need toasting
+ * are locked first and toasted then, so that no chunk is written for an update
+ * that isn't going to happen.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,6 +32,7 @@
 #include "zheap/write/zheap_write.h"
 #include "zheap/history/zheap_jump.h"
 #include "zheap/history/zheap_stat.h"
+#include "zheap/write/zheap_entry.h"
 #include "zheap/write/zheap_update.h"
 
 /* old TIDs that a row names; the rest are named together */
@@ -102,6 +103,28 @@ update_values_change(ZUpdatePlan *plan, Bitmapset *attrs, const char *old,
 }
 
 /*
+ * The indexed columns "changed" change, all in soft indexes: then the row may
+ * stay, and only gets new entries.
+ */
+static void
+update_decide_entries(ZRowWrite *w, ZUpdatePlan *plan, Bitmapset *changed)
+{
+	bms_free(plan->new_entries);
+	plan->new_entries = NULL;
+	if (plan->index_changed && plan->soft != NULL &&
+		zheap_keyed_may_stay(plan->rel, plan->soft, changed, w->image,
+							 w->image_len, plan->tuple->data,
+							 plan->tuple->len))
+	{
+		Assert(!plan->key_changed);
+		plan->index_changed = false;
+		plan->new_entries = changed;
+	}
+	else
+		bms_free(changed);
+}
+
+/*
  * Called by zheap_row_take() with the page locked: compare the version on the
  * page with the new row, and set the lock strength that goes with it.
  */
@@ -129,7 +152,7 @@ update_decide(ZRowWrite *w, void *arg)
 											plan->tuple->len);
 		plan->index_changed = !bms_is_empty(changed);
 		plan->key_changed = bms_overlap(changed, plan->key_attrs);
-		bms_free(changed);
+		update_decide_entries(w, plan, changed);
 		changed = zheap_tuple_changed_attrs(plan->rel, plan->summarized_attrs,
 											w->image, w->image_len,
 											plan->tuple->data,
@@ -473,6 +496,22 @@ typedef enum UpdateStep
 	UPDATE_WAIT					/* for a transaction in the way */
 } UpdateStep;
 
+/*
+ * Only moves, and changes of keys, clear the page's all-visible bit: have the
+ * map pinned.  False: the row was given up.
+ */
+static bool
+update_pin_map(ZRowWrite *w)
+{
+	if (w->wish.vm)
+		return true;
+	w->wish.vm = true;
+	if (!PageIsAllVisible(w->page))
+		return true;
+	zheap_row_unlock(w);
+	return false;
+}
+
 /* w is taken */
 static UpdateStep
 update_try_in_place(ZRowWrite *w, ZUpdatePlan *plan, Fxid *wait_for)
@@ -482,6 +521,9 @@ update_try_in_place(ZRowWrite *w, ZUpdatePlan *plan, Fxid *wait_for)
 
 	if (plan->index_changed || plan->no_room || plan->tid_wanted)
 		return UPDATE_MOVES;
+	/* a STALE row isn't all-visible (Z53) */
+	if (plan->new_entries != NULL && !update_pin_map(w))
+		return UPDATE_AGAIN;
 	if (!update_may_overwrite(w, plan))
 	{
 		if (plan->events_known)
@@ -516,16 +558,8 @@ update_try_move(ZRowWrite *w, ZUpdatePlan *plan, Fxid *wait_for)
 {
 	zheap_tablespace_check(plan->rel);
 
-	/* only moves clear the page's all-visible bit: the map wasn't pinned yet */
-	if (!w->wish.vm)
-	{
-		w->wish.vm = true;
-		if (PageIsAllVisible(w->page))
-		{
-			zheap_row_unlock(w);
-			return UPDATE_AGAIN;
-		}
-	}
+	if (!update_pin_map(w))
+		return UPDATE_AGAIN;
 	*wait_for = update_make_body(w, plan, true);
 	if (*wait_for != InvalidFxid)
 		return UPDATE_WAIT;
@@ -609,6 +643,14 @@ update_write_in_place(ZRowWrite *w, ZUpdatePlan *plan)
 	zheap_row_describe(w, ZUNDO_UPDATE, plan->key_changed, &u, &header);
 	header.natts_flags1 = formed.natts_flags1;
 	header.flags2 |= ZH_INPLACE;
+	if (plan->new_entries != NULL)
+	{
+		/* a column that was not yet there may get the value it has anyway */
+		plan->may_have_entry = (header.flags2 & ZH_STALE) != 0 ||
+			ZHeaderNatts(&w->header) < RelationGetNumberOfAttributes(w->rel);
+		header.flags2 |= ZH_STALE;
+		w->new_key = true;
+	}
 	if ((u.flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_ALLVISIBLE &&
 		zheap_row_is_plain(w, &header))
 		u.flags |= ZUNDO_PLAIN;
@@ -654,6 +696,8 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	plan.key_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_KEY);
 	plan.room_options = zheap_make_room_options(rel);
 	plan.tid_wanted = update_conditions_want_tid(rel);
+	if (zheap_keyed_enabled)
+		plan.soft = zheap_keyed_indexes(rel);
 	update_form_early(&plan);
 	zheap_logical_begin(&logical, rel, 0, true);
 
@@ -706,17 +750,22 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 			*update_indexes = TU_All;
 		else if (plan.summary_changed)
 			*update_indexes = TU_Summarizing;
+		if (!plan.move && plan.new_entries != NULL)
+			zheap_entry_insert(rel, plan.soft, plan.new_entries, slot, &newtid,
+							   plan.may_have_entry);
 
 		zheap_stat_count(rel, update_counter(&plan), 1);
 		/* an in-place update leaves no dead row behind */
-		pgstat_count_heap_update(rel, !plan.move,
+		pgstat_count_heap_update(rel, !plan.move && plan.new_entries == NULL,
 								 plan.move && !plan.same_page);
 		if (!plan.move)
 		{
 			*otid = w->tid;
 			zheap_tid_set_tag(otid, ZTID_PRE);
 			zheap_row_note_update(RelationGetRelid(rel), otid);
-			pgstat_update_heap_dead_tuples(rel, 1);
+			/* but entries that are work for VACUUM, if any */
+			if (plan.new_entries == NULL)
+				pgstat_update_heap_dead_tuples(rel, 1);
 		}
 	}
 	else
@@ -733,5 +782,6 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	bms_free(plan.indexed_attrs);
 	bms_free(plan.summarized_attrs);
 	bms_free(plan.key_attrs);
+	bms_free(plan.new_entries);
 	return result;
 }

@@ -8,6 +8,7 @@
 #ifndef ZHEAP_UPDATE_H
 #define ZHEAP_UPDATE_H
 
+#include "zheap/history/zheap_keyed.h"
 #include "zheap/write/zheap_lock.h"
 
 /* an update in flight, next to its ZRowWrite */
@@ -23,11 +24,16 @@ typedef struct ZUpdatePlan
 	Bitmapset  *key_attrs;
 	Bitmapset  *indexed_attrs;	/* of indexes that know rows by TID */
 	Bitmapset  *summarized_attrs;	/* of indexes that sum up blocks */
+	ZSoftIndexes *soft;			/* NULL: rows whose indexed columns change
+								 * move */
 	bool		tid_wanted;		/* by a trigger: the old version keeps its own */
 	/* set by update_decide() for the version on top */
 	bool		key_changed;
 	bool		index_changed;
 	bool		summary_changed;
+	Bitmapset  *new_entries;	/* columns of soft indexes that change in
+								 * place, or NULL */
+	bool		may_have_entry; /* of its new key, already */
 	bool		toast_first;	/* lock the row, toast, take it again */
 	/* Z35 */
 	bool		events_known;

@@ -68,15 +68,15 @@ extern void zheap_insert_chunks(Relation rel, TupleTableSlot **slots,
 /*
  * For zheap_rewrite.c, whose relation nobody else can see: rows that are
  * visible to all; or one whose history goes on in the file it comes from:
- * undo is a copy record (ZUndoIsCopy) without offset and tenure, ended the
- * row's ZH_END_MASK bits, *tid the new place.  tuples' headers are changed.
+ * undo is a copy record (ZUndoIsCopy) without offset and tenure, flags the
+ * row's ZH_END_MASK bits and STALE, *tid the new place.  tuples' headers are changed.
  */
 extern void zheap_insert_settled(Relation rel, ZTuple **tuples, int ntuples,
 								 int options,
 								 struct BulkInsertStateData *bistate,
 								 char *scratch);
 extern void zheap_insert_copied(Relation rel, ZTuple *tuple,
-								const ZUndo *undo, uint16 ended, int options,
+								const ZUndo *undo, uint16 flags, int options,
 								struct BulkInsertStateData *bistate,
 								ItemPointer tid);
 extern TM_Result zheap_delete(Relation rel, ItemPointer tid, CommandId cid,

@@ -37,7 +37,7 @@ zheap_xlog_change_apply_own(Page page, const ZOwnChange *own)
 /*
  * Give a row its new header and body.  SLACK is a property of the allocation:
  * without a new body the page's own bit stays as it is.  A row that ended
- * makes the page no longer all-visible.
+ * makes the page no longer all-visible, and so does one that is STALE (Z53).
  */
 bool
 zheap_xlog_change_apply_row(Page page, const ZRowChange *change)
@@ -62,6 +62,8 @@ zheap_xlog_change_apply_row(Page page, const ZRowChange *change)
 
 	if (ZHeaderIsEnded(&header))
 		PageClearAllVisible(page);
+	if (unlikely(header.flags2 & ZH_STALE))
+		zheap_page_note_stale(page, change->new_key);
 	return true;
 }
 
@@ -144,7 +146,8 @@ zheap_xlog_change_pack(char *buf, uint8 info, const ZChangeHead *head)
 		*p++ = (char) head->header.slot;
 	if ((head->flags & ZCHANGE_SAME_NATTS) == 0)
 		p = undo_pack_u16(p, head->header.natts_flags1);
-	p = undo_pack(p, head->header.flags2);
+	p = undo_pack(p, head->header.flags2 |
+				  (head->new_key ? ZCHANGE_FLAGS2_NEW_KEY : 0));
 	if (info == XLOG_ZHEAP_UPDATE)
 	{
 		if (head->flags & ZCHANGE_WHOLE)
@@ -181,6 +184,8 @@ zheap_xlog_change_unpack(XLogReaderState *record, ZChangeHead *head)
 	if ((flags & ZCHANGE_SAME_NATTS) == 0)
 		p = undo_unpack_u16(p, end, &head->header.natts_flags1);
 	p = undo_unpack_small(p, end, &head->header.flags2);
+	head->new_key = (head->header.flags2 & ZCHANGE_FLAGS2_NEW_KEY) != 0;
+	head->header.flags2 &= ~ZCHANGE_FLAGS2_NEW_KEY;
 	head->last_offset = head->undo_offset;
 	if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_ZHEAP_UPDATE)
 	{
@@ -362,6 +367,7 @@ change_redo_more(Page page, BlockNumber block, const ZChangeHead *head, int i)
 	row.offset = head->more[i];
 	row.tuple = NULL;
 	row.len = 0;
+	row.new_key = false;
 	(void) zheap_xlog_change_apply_row(page, &row);
 }
 
@@ -404,6 +410,7 @@ change_redo_row(XLogReaderState *record, bool has_body)
 		change_redo_header(page, &head, &row.header);
 		row.tuple = NULL;
 		row.len = 0;
+		row.new_key = has_body && head.new_key;
 		if (has_body)
 		{
 			row.tuple = tuple.data;
@@ -535,6 +542,7 @@ change_redo_move(XLogReaderState *record)
 		row.header.flags2 = xlrec.flags2;
 		row.tuple = NULL;
 		row.len = 0;
+		row.new_key = false;
 		zheap_xlog_change_apply_own(page, &own);
 		if (!zheap_xlog_change_apply_row(page, &row))
 			change_redo_failed(block[0], row.offset);

@@ -12,7 +12,8 @@
  *				byte offset of the record on the undo page u16, unless NO_UNDO;
  *				tenure FROZEN: zheap_conflict_pack(), packed;
  *				the row's header after the change: slot u8 if OTHER_SLOT,
- *				natts_flags1 u16 unless SAME_NATTS, flags2 packed;
+ *				natts_flags1 u16 unless SAME_NATTS, flags2 packed, with
+ *				FLAGS2_NEW_KEY if that applies;
  *				UPDATE: prefix, old and new length of the middle, packed, but
  *				not if WHOLE: block 0 has the new row's bytes behind the header
  *				DELETE, SEVERAL: number of further rows u8; of each: difference
@@ -20,7 +21,8 @@
  *				unless NO_UNDO, byte offset of the last undo record u16
  *				block 0: table page; UPDATE: new middle bytes
  *				block 1: undo page, unless NO_UNDO (data: see undo_insert_register())
- *				next:	 visibility map page, if CLEARED_VM (DELETE)
+ *				next:	 visibility map page, if CLEARED_VM (DELETE, and
+ *				UPDATE of a soft index's key)
  *	MOVE		main data: flags u8; tenures u8, the new one's in the upper
  *				half; both xact slots u8; both offsets, packed; byte offset of
  *				the first undo record u16, and of the second packed as
@@ -55,6 +57,12 @@
 #define ZCHANGE_WHOLE			0x10	/* UPDATE: all of the new row */
 #define ZCHANGE_TENURE_SHIFT	5	/* ZTenure in the bits from here on */
 
+/*
+ * In the flags2 that an UPDATE logs: the key of a soft index changes (Z45).  The
+ * row is STALE then, so that this bit takes no byte.
+ */
+#define ZCHANGE_FLAGS2_NEW_KEY	0x1000
+
 /* rows of a DELETE besides the first */
 #define ZCHANGE_MAX_MORE		7
 
@@ -68,6 +76,7 @@ typedef struct ZChangeHead
 	uint16		undo_offset;	/* byte offset of the record on the undo page */
 	uint64		conflict;		/* packed form */
 	ZTupleHeader header;		/* after the change */
+	bool		new_key;		/* UPDATE: of a soft index */
 	/* UPDATE, not WHOLE: what replaces what, from behind the row's header on */
 	uint16		prefix;
 	uint16		oldmid;
@@ -133,6 +142,7 @@ typedef struct ZRowChange
 	ZTupleHeader header;
 	const char *tuple;			/* header bytes are ignored; not into the page */
 	uint16		len;			/* true length */
+	bool		new_key;		/* of a soft index (Z45) */
 } ZRowChange;
 
 /*

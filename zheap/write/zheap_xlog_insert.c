@@ -40,6 +40,7 @@
 bool
 zheap_xlog_insert_apply(Page page, const ZInsertChange *change)
 {
+	ZTupleHeader header;
 	Size		need = 0;
 
 	Assert(change->ntuples > 0);
@@ -61,6 +62,10 @@ zheap_xlog_insert_apply(Page page, const ZInsertChange *change)
 							change->len[i]))
 			return false;
 	}
+	/* copied rows come one by one */
+	zheap_header_get(change->tuple[0], &header);
+	if (unlikely(header.flags2 & ZH_STALE))
+		zheap_page_note_stale(page, true);
 	return true;
 }
 

@@ -1,0 +1,441 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_keyed.c
+ *	  Soft indexes: which indexes of a table are, and which of a row's entries
+ *	  in them are needed.
+ *
+ * Columns of a soft index change in place (Z44).  The row keeps its TID, and
+ * the index gets an entry with the new key beside the old one, which older
+ * snapshots need.  So an entry alone doesn't say that the row has that key:
+ * this is found out by comparing it with a version of the row, byte by byte.
+ *
+ * A kind of index can be soft if equality of its opclasses is equality of
+ * bytes, its entries hold plain columns of the table and nothing else, and no
+ * other party relies on one entry per row.  That is btree without uniqueness,
+ * exclusion, expressions, predicate and INCLUDE.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/nbtree.h"
+#include "access/relation.h"
+#include "catalog/pg_am_d.h"
+#include "catalog/pg_index.h"
+#include "optimizer/optimizer.h"
+#include "utils/datum.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "undo/undo_debug.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/history/zheap_keyed.h"
+#include "zheap/history/zheap_walk.h"
+
+/* tables whose indexes are remembered */
+#define REMEMBERED				16
+
+/*
+ * Undo records that may be read to find out that an entry isn't needed: a row
+ * that is changed without pause keeps so many old keys at most.
+ */
+#define NEEDED_BUDGET			UNDO_KNOB("needed-budget", 20, 1, 20)
+
+bool		zheap_keyed_enabled = false;
+
+void
+zheap_keyed_define_settings(void)
+{
+	DefineCustomBoolVariable("zheap.update_indexed_in_place",
+							 "Leaves rows where they are when indexed columns are updated, if their indexes allow it.",
+							 "Only the indexes whose columns change get new entries.",
+							 &zheap_keyed_enabled, false,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+}
+
+/* ----------------------------------------------------------------
+ *	which indexes
+ * ----------------------------------------------------------------
+ */
+
+bool
+zheap_keyed_is_soft_kind(Relation rel, Relation index)
+{
+	Form_pg_index form = index->rd_index;
+
+	if (index->rd_rel->relam != BTREE_AM_OID || form->indisunique ||
+		form->indisexclusion || form->indnatts != form->indnkeyatts ||
+		RelationUsesLocalBuffers(rel) ||
+		!heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL))
+		return false;
+	for (int i = 0; i < form->indnatts; i++)
+	{
+		AttrNumber	attnum = form->indkey.values[i];
+		Form_pg_attribute theirs = TupleDescAttr(RelationGetDescr(index), i);
+		Form_pg_attribute ours;
+
+		/* 0: an expression */
+		if (attnum <= 0)
+			return false;
+		ours = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
+		/* not so for name, which is stored as a C string */
+		if (theirs->atttypid != ours->atttypid ||
+			theirs->attlen != ours->attlen ||
+			theirs->attbyval != ours->attbyval)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Is an index soft now?  One that is being built or dropped isn't: whoever
+ * does that relies on rows that move.
+ */
+static bool
+is_soft(Relation rel, Relation index)
+{
+	bool		heapkeyspace;
+	bool		allequalimage;
+
+	if (!index->rd_index->indisvalid || !index->rd_index->indisready ||
+		!zheap_keyed_is_soft_kind(rel, index))
+		return false;
+	_bt_metaversion(index, &heapkeyspace, &allequalimage);
+	return heapkeyspace && allequalimage;
+}
+
+/* what is remembered of a table's indexes */
+typedef struct Remembered
+{
+	Oid			relid;
+	bool		valid;
+	MemoryContext context;
+	ZSoftIndexes *indexes;		/* NULL: none is soft */
+} Remembered;
+
+static Remembered remembered[REMEMBERED];
+
+/* CacheRegisterRelcacheCallback */
+static void
+forget_indexes(Datum arg, Oid relid)
+{
+	for (int i = 0; i < REMEMBERED; i++)
+	{
+		if (!OidIsValid(relid) || remembered[i].relid == relid)
+			remembered[i].valid = false;
+	}
+}
+
+static Size
+size_of_indexes(int n)
+{
+	return offsetof(ZSoftIndexes, index) + n * sizeof(ZSoftIndex);
+}
+
+static void
+describe_soft(ZSoftIndex *soft, Relation index)
+{
+	soft->oid = RelationGetRelid(index);
+	soft->natts = index->rd_index->indnatts;
+	soft->attrs = NULL;
+	soft->varlena = false;
+	for (int i = 0; i < soft->natts; i++)
+	{
+		soft->attnum[i] = index->rd_index->indkey.values[i];
+		soft->attrs = bms_add_member(soft->attrs, soft->attnum[i] -
+									 FirstLowInvalidHeapAttributeNumber);
+		if (TupleDescAttr(RelationGetDescr(index), i)->attlen == -1)
+			soft->varlena = true;
+	}
+}
+
+/* columns that an index is about, in whatever way */
+static Bitmapset *
+columns_of(Relation index)
+{
+	Bitmapset  *attrs = NULL;
+
+	for (int i = 0; i < index->rd_index->indnatts; i++)
+	{
+		AttrNumber	attnum = index->rd_index->indkey.values[i];
+
+		if (attnum != InvalidAttrNumber)
+			attrs = bms_add_member(attrs, attnum -
+								   FirstLowInvalidHeapAttributeNumber);
+	}
+	pull_varattnos((Node *) RelationGetIndexExpressions(index), 1, &attrs);
+	pull_varattnos((Node *) RelationGetIndexPredicate(index), 1, &attrs);
+	return attrs;
+}
+
+/* NULL if none is soft */
+static ZSoftIndexes *
+survey_indexes(Relation rel)
+{
+	List	   *oids = RelationGetIndexList(rel);
+	ZSoftIndexes *indexes = palloc0(size_of_indexes(list_length(oids)));
+	ListCell   *lc;
+
+	foreach(lc, oids)
+	{
+		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+
+		if (is_soft(rel, index))
+			describe_soft(&indexes->index[indexes->n++], index);
+		else
+			indexes->hard = bms_join(indexes->hard, columns_of(index));
+		index_close(index, AccessShareLock);
+	}
+	list_free(oids);
+	return indexes->n > 0 ? indexes : NULL;
+}
+
+static Remembered *
+remember_indexes(Relation rel)
+{
+	static bool registered = false;
+	static int	next = 0;
+	Remembered *r = &remembered[next];
+	MemoryContext old;
+
+	if (!registered)
+	{
+		CacheRegisterRelcacheCallback(forget_indexes, (Datum) 0);
+		registered = true;
+	}
+	next = (next + 1) % REMEMBERED;
+	if (r->context == NULL)
+		r->context = AllocSetContextCreate(TopMemoryContext,
+										   "zheap soft indexes",
+										   ALLOCSET_SMALL_SIZES);
+	else
+		MemoryContextReset(r->context);
+	/* not valid if an index is changed while it is read */
+	r->indexes = NULL;
+	r->relid = RelationGetRelid(rel);
+	r->valid = true;
+	old = MemoryContextSwitchTo(r->context);
+	r->indexes = survey_indexes(rel);
+	MemoryContextSwitchTo(old);
+	return r;
+}
+
+ZSoftIndexes *
+zheap_keyed_indexes(Relation rel)
+{
+	Remembered *r = NULL;
+	ZSoftIndexes *copy;
+
+	if (RelationUsesLocalBuffers(rel) || !rel->rd_rel->relhasindex)
+		return NULL;
+	for (int i = 0; i < REMEMBERED; i++)
+	{
+		if (remembered[i].valid &&
+			remembered[i].relid == RelationGetRelid(rel))
+			r = &remembered[i];
+	}
+	if (r == NULL)
+		r = remember_indexes(rel);
+	if (r->indexes == NULL)
+		return NULL;
+
+	/* what is remembered may go while the caller waits */
+	copy = palloc(size_of_indexes(r->indexes->n));
+	memcpy(copy, r->indexes, size_of_indexes(r->indexes->n));
+	copy->hard = bms_copy(r->indexes->hard);
+	for (int i = 0; i < copy->n; i++)
+		copy->index[i].attrs = bms_copy(r->indexes->index[i].attrs);
+	return copy;
+}
+
+/* ----------------------------------------------------------------
+ *	rows
+ * ----------------------------------------------------------------
+ */
+
+/* is a value in the row itself, as it is */
+static bool
+is_plain(Form_pg_attribute att, Datum value, bool isnull)
+{
+	return isnull || att->attlen != -1 ||
+		!VARATT_IS_EXTENDED(DatumGetPointer(value)) ||
+		VARATT_IS_SHORT(DatumGetPointer(value));
+}
+
+static bool
+has_plain_columns(Relation rel, const ZSoftIndex *index, const char *tuple,
+				  uint16 len)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	Datum	   *values = palloc(desc->natts * sizeof(Datum));
+	bool	   *isnull = palloc(desc->natts * sizeof(bool));
+	bool		plain = true;
+
+	zheap_tuple_deform(desc, tuple, len, values, isnull);
+	for (int i = 0; i < index->natts && plain; i++)
+	{
+		int			at = index->attnum[i] - 1;
+
+		plain = is_plain(TupleDescAttr(desc, at), values[at], isnull[at]);
+	}
+	zheap_tuple_free_copies(desc, tuple, len, values);
+	pfree(values);
+	pfree(isnull);
+	return plain;
+}
+
+bool
+zheap_keyed_may_stay(Relation rel, const ZSoftIndexes *indexes,
+					 Bitmapset *changed, const char *old, uint16 oldlen,
+					 const char *new, uint16 newlen)
+{
+	if (bms_overlap(changed, indexes->hard))
+		return false;
+	for (int i = 0; i < indexes->n; i++)
+	{
+		const ZSoftIndex *index = &indexes->index[i];
+
+		if (index->varlena && bms_overlap(changed, index->attrs) &&
+			!(has_plain_columns(rel, index, old, oldlen) &&
+			  has_plain_columns(rel, index, new, newlen)))
+			return false;
+	}
+	return true;
+}
+
+ZKeyMatch
+zheap_keyed_compare(Relation rel, Relation index, IndexTuple entry,
+					const char *tuple, uint16 len, bool may_fetch)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	TupleDesc	keydesc = RelationGetDescr(index);
+	Datum	   *values = palloc(desc->natts * sizeof(Datum));
+	bool	   *isnull = palloc(desc->natts * sizeof(bool));
+	ZKeyMatch	match = ZKEY_SAME;
+
+	zheap_tuple_deform(desc, tuple, len, values, isnull);
+	for (int i = 0; i < keydesc->natts && match == ZKEY_SAME; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(keydesc, i);
+		int			at = index->rd_index->indkey.values[i] - 1;
+		bool		keynull;
+		Datum		key = index_getattr(entry, i + 1, keydesc, &keynull);
+
+		if (keynull || isnull[at])
+		{
+			if (keynull != isnull[at])
+				match = ZKEY_OTHER;
+		}
+		else if (!may_fetch && att->attlen == -1 &&
+				 VARATT_IS_EXTERNAL(DatumGetPointer(values[at])))
+			match = ZKEY_UNKNOWN;
+		else if (!datum_image_eq(key, values[at], att->attbyval, att->attlen))
+			match = ZKEY_OTHER;
+	}
+	zheap_tuple_free_copies(desc, tuple, len, values);
+	pfree(values);
+	pfree(isnull);
+	return match;
+}
+
+/* ----------------------------------------------------------------
+ *	is an entry needed (Z50)
+ * ----------------------------------------------------------------
+ */
+
+/* the walk stands at a version that counts; does it have the entry's key */
+static bool
+version_needs(ZWalk *walk, Relation index, IndexTuple entry)
+{
+	return zheap_keyed_compare(walk->rel, index, entry, walk->image,
+							   *walk->len, false) != ZKEY_OTHER;
+}
+
+/*
+ * Go back from the newest version to the first that is visible to all, past
+ * those that aborted.
+ */
+static bool
+walk_needs(ZWalk *walk, Page page, Buffer buffer, Relation index,
+		   IndexTuple entry, Fxid *conflict, bool *newest)
+{
+	ZWalkState	state = zheap_walk_start(walk, page);
+	bool		first = true;
+
+	while (state == ZWALK_OWNED)
+	{
+		ZXactStatus status = zheap_walk_status(walk, buffer);
+
+		/* whoever the writer was: the owner isn't older */
+		if (status == ZXACT_ALL_VISIBLE ||
+			(status == ZXACT_COMMITTED &&
+			 zheap_xact_slot_seen_by_all(walk->rel, walk->fxid, walk->hz,
+										 conflict)))
+			break;
+		switch (zheap_walk_find(walk, status == ZXACT_ABORTED))
+		{
+			case ZFIND_FOUND:
+				break;
+			case ZFIND_OTHER:
+				continue;
+			case ZFIND_GONE:
+				state = ZWALK_SETTLED;
+				continue;
+			default:
+				return true;
+		}
+		if (status != ZXACT_ABORTED)
+		{
+			if (version_needs(walk, index, entry))
+			{
+				*newest = first;
+				return true;
+			}
+			first = false;
+		}
+		/* there has never been more of the row */
+		if (ZUndoIsInsert(&walk->undo))
+			return status == ZXACT_ABORTED;
+		state = zheap_walk_step_back(walk);
+	}
+	if (state == ZWALK_NONE)
+		return true;
+	if (!version_needs(walk, index, entry))
+		return false;
+	*newest = first;
+	return true;
+}
+
+bool
+zheap_keyed_is_needed(ZReadContext *cx, Relation index, IndexTuple entry,
+					  Buffer buffer, Page page, BlockNumber block,
+					  OffsetNumber off, Fxid *conflict, bool *newest)
+{
+	ZWalk	   *walk;
+	char	   *image;
+	uint16		len = 0;
+	Fxid		horizon = InvalidFxid;
+	bool		needed;
+
+	*newest = false;
+	if (off < FirstOffsetNumber || off > PageGetMaxOffsetNumber(page) ||
+		!ItemIdIsNormal(PageGetItemId(page, off)) ||
+		!zheap_page_row_is_stale(page, off))
+		return true;
+
+	walk = palloc(sizeof(ZWalk));
+	image = palloc(BLCKSZ);
+	zheap_walk_init(walk, cx->rel, &cx->reader, &cx->hz, block, off, image,
+					&len);
+	walk->budget = NEEDED_BUDGET;
+	needed = walk_needs(walk, page, buffer, index, entry, &horizon, newest);
+	zheap_walk_forget_missing(walk);
+	pfree(image);
+	pfree(walk);
+	if (!needed)
+		*conflict = Max(*conflict, horizon);
+	return needed;
+}

@@ -1,0 +1,82 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_keyed.h
+ *	  Soft indexes: those whose columns change in place, so that a row has
+ *	  entries of several keys in them (zheap/README, Z44 to Z54).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZHEAP_KEYED_H
+#define ZHEAP_KEYED_H
+
+#include "access/itup.h"
+#include "nodes/bitmapset.h"
+
+#include "zheap/history/zheap_history.h"
+
+/* zheap.update_indexed_in_place */
+extern bool zheap_keyed_enabled;
+extern void zheap_keyed_define_settings(void);
+
+/*
+ * May entries of this index be stale: is it of the kind that never stops to be
+ * soft or not?  Whether its columns may change in place now is asked by
+ * zheap_keyed_indexes().  The catalog isn't read.
+ */
+extern bool zheap_keyed_is_soft_kind(Relation rel, Relation index);
+
+/* of a table's indexes, as an update wants to know them */
+typedef struct ZSoftIndex
+{
+	Oid			oid;
+	int			natts;
+	AttrNumber	attnum[INDEX_MAX_KEYS];
+	Bitmapset  *attrs;			/* the same, as in RelationGetIndexAttrBitmap */
+	bool		varlena;		/* is one of them */
+} ZSoftIndex;
+
+typedef struct ZSoftIndexes
+{
+	Bitmapset  *hard;			/* columns of all other indexes */
+	int			n;
+	ZSoftIndex	index[FLEXIBLE_ARRAY_MEMBER];
+} ZSoftIndexes;
+
+/* a copy in CurrentMemoryContext; NULL if no column may change in place */
+extern ZSoftIndexes *zheap_keyed_indexes(Relation rel);
+
+/*
+ * May a row with these two images, which differ in the indexed columns
+ * "changed", stay where it is?
+ */
+extern bool zheap_keyed_may_stay(Relation rel, const ZSoftIndexes *indexes,
+								 Bitmapset *changed,
+								 const char *old, uint16 oldlen,
+								 const char *new, uint16 newlen);
+
+/* how an index entry and a version of its row compare (Z49) */
+typedef enum ZKeyMatch
+{
+	ZKEY_SAME,
+	ZKEY_OTHER,
+	ZKEY_UNKNOWN				/* a value is out of line, and must not be
+								 * fetched now */
+} ZKeyMatch;
+
+extern ZKeyMatch zheap_keyed_compare(Relation rel, Relation index,
+									 IndexTuple entry, const char *tuple,
+									 uint16 len, bool may_fetch);
+
+/*
+ * Does a snapshot need this entry of the row, or will it, after a rollback
+ * (Z50)?  The leaf and the table page are locked.  False: nobody does; then
+ * *conflict has been raised to the conflict horizon of deleting it.  *newest
+ * says whether it is the entry of the newest version.  Of a row that is dead
+ * to all, true.
+ */
+extern bool zheap_keyed_is_needed(ZReadContext *cx, Relation index,
+								  IndexTuple entry, Buffer buffer, Page page,
+								  BlockNumber block, OffsetNumber off,
+								  Fxid *conflict, bool *newest);
+
+#endif							/* ZHEAP_KEYED_H */

@@ -1,0 +1,36 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_watch.h
+ *	  Scans of soft indexes: which entry does a row come from?
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZHEAP_WATCH_H
+#define ZHEAP_WATCH_H
+
+#include "access/genam.h"
+#include "access/relscan.h"
+
+#include "zheap/history/zheap_history.h"
+
+/* what an index scan keeps between fetches; the beginning of it */
+typedef struct ZWatchedFetch
+{
+	IndexFetchTableData base;	/* must be first */
+	IndexScanDesc scan;			/* of a soft index, whose entries are kept; or
+								 * NULL */
+} ZWatchedFetch;
+
+/* A scan of one of the table's indexes begins: see to it that it is watched. */
+extern void zheap_watch_begin(Relation rel);
+
+/*
+ * Is a version of a row right for the entry that the scan stands at (Z49)?  Of
+ * a row that is STALE; tid and call_again are what core has passed, nothing is
+ * locked.  True if the row isn't fetched for a scan, or the index has no stale entries.
+ * ERROR if the scan should be watched and isn't.
+ */
+extern bool zheap_watch_accepts(ZWatchedFetch *fetch, ItemPointer tid,
+								bool *call_again, const ZVersion *v);
+
+#endif							/* ZHEAP_WATCH_H */
