@@ -1,0 +1,157 @@
+# Indexed columns changed in place, where processes die and on a standby: a
+# crash between row and entry, or between VACUUM's sweep and its stamp; a change
+# of a key while VACUUM is between the two; old snapshots on a standby without
+# feedback, while entries are deleted and marks cleared; promotion.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZheapTest;
+
+my $primary = zheap_node('primary', allows_streaming => 1, conf => q{
+autovacuum = off
+restart_after_crash = on
+zheap.update_indexed_in_place = on
+wal_consistency_checking = all
+});
+$primary->start;
+$primary->safe_psql('postgres', q{
+CREATE EXTENSION zheap_am;
+CREATE TABLE x (id int PRIMARY KEY, a int, b int, t text) USING zheap;
+CREATE TABLE h (id int PRIMARY KEY, a int, b int, t text);
+CREATE INDEX x_a ON x (a);
+CREATE INDEX x_b ON x (b, a);
+CREATE INDEX x_t ON x (t);
+INSERT INTO x SELECT g, g % 10, g, 't' || g % 7 FROM generate_series(1, 1000) g;
+INSERT INTO h TABLE x;
+CREATE TABLE tick (n int);
+CREATE PROCEDURE twice(what text) LANGUAGE plpgsql AS $$
+BEGIN EXECUTE replace(what, '@', 'x'); EXECUTE replace(what, '@', 'h'); END $$;
+VACUUM x});
+my $standby = zheap_standby($primary, conf => q{
+hot_standby_feedback = off
+max_standby_streaming_delay = -1
+max_standby_archive_delay = -1
+});
+$primary->wait_for_catchup($standby);
+
+# what the table shows by each kind of scan; the first line is the truth
+my $ask = q{SET enable_sort = off;
+SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off;
+SELECT md5(string_agg(x::text, ' ' ORDER BY id)), (SELECT md5(string_agg(x.a::text, ' ' ORDER BY a)) FROM x), count(*) FILTER (WHERE a = 3) FROM x;
+SET enable_seqscan = off; SET enable_indexscan = on;
+SELECT md5(string_agg(x::text, ' ' ORDER BY id)) FROM x WHERE b IS NOT NULL;
+SELECT md5(string_agg(a::text, ' ')) FROM (SELECT a, id FROM x WHERE a > -9 ORDER BY a OFFSET 0) s;
+SELECT count(t) FROM x WHERE a = 3;
+SET enable_indexonlyscan = on;
+SELECT md5(string_agg(a::text, ' ')) FROM (SELECT a FROM x WHERE a > -9 ORDER BY a OFFSET 0) s;
+SELECT count(*) FROM x WHERE a = 3;
+SET enable_indexscan = off; SET enable_bitmapscan = on;
+SELECT md5(string_agg(x::text, ' ' ORDER BY id)) FROM x WHERE a > -9 AND b IS NOT NULL;
+SELECT count(*) FROM x WHERE a = 3};
+
+sub scans_agree
+{
+	my ($answer, $what) = @_;
+	my ($rows, $keys, $three) = split /\|/, (split /\n/, $answer)[0];
+	return is($answer, join("\n", "$rows|$keys|$three", $rows, $keys, $three, $keys, $three, $rows, $three), $what);
+}
+
+sub same_as_heap
+{
+	my ($node, $what) = @_;
+	scans_agree($node->safe_psql('postgres', $ask), "scans agree $what");
+	return is($node->safe_psql('postgres', 'SELECT count(*) FROM (TABLE x EXCEPT TABLE h) s'), '0', "rows as heap has them $what");
+}
+
+my @changes = (
+	'UPDATE @ SET a = a + 1 WHERE id % 3 = 0',
+	'UPDATE @ SET a = a - 1, b = -b WHERE id % 3 = 0',
+	q{UPDATE @ SET t = 't' || (id + 1) % 7, a = 3 WHERE id BETWEEN 100 AND 300},
+	'DELETE FROM @ WHERE id % 50 = 1',
+	'UPDATE @ SET a = id % 10, b = abs(b)');
+
+# an old snapshot on the standby, from before each change to after its traces are gone
+for my $i (0 .. $#changes)
+{
+	my $s = session($standby);
+	ask($s, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+	my $before = ask($s, $ask);
+	scans_agree($before, "standby, before change $i");
+	$primary->safe_psql('postgres', "CALL twice('" . ($changes[$i] =~ s/'/''/gr) . "')");
+	is(ask($s, $ask), $before, "old snapshot, change $i");
+	for (1 .. 3)
+	{
+		$primary->safe_psql('postgres', 'VACUUM x');
+		$primary->safe_psql('postgres', 'INSERT INTO tick VALUES (1)');
+	}
+	my $lsn = $primary->lsn('insert');
+	# replay has come as far as it may
+	ok($standby->poll_query_until('postgres', qq{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'startup' AND wait_event = 'RecoveryConflictSnapshot')
+		OR pg_last_wal_replay_lsn() >= '$lsn'}), "replay waits, or is done, change $i");
+	is(ask($s, $ask), $before, "old snapshot after VACUUM, change $i");
+	ask($s, 'COMMIT');
+	finish_session($s);
+	$primary->wait_for_catchup($standby);
+	same_as_heap($primary, "on the primary, change $i");
+	same_as_heap($standby, "on the standby, change $i");
+	is($primary->safe_psql('postgres', q{SELECT count(*) FROM generate_series(0, pg_relation_size('x') / 8192 - 1) b,
+		zheap_page_items('x', b) WHERE 'stale' = ANY (flags)}), '0', "no mark is left, change $i");
+}
+check_tables($primary, 'after changes');
+
+SKIP: {
+	skip 'the server has no assertions', 1
+	  if $primary->safe_psql('postgres', 'SHOW debug_assertions') ne 'on';
+
+	# a crash between the change of a row and its entry, and after VACUUM's sweep
+	for my $point (qw(entry swept))
+	{
+		$primary->safe_psql('postgres', q{CALL twice('UPDATE @ SET a = a + 5 WHERE id < 60')});
+		my $file = order_point($primary, $point, 'crash');
+		my ($rc) = $primary->psql('postgres', $point eq 'entry' ? 'UPDATE x SET a = 77, b = 77 WHERE id = 70' : 'VACUUM x');
+		isnt($rc, 0, "a process dies at $point");
+		wait_until_up($primary);
+		ok(!-e $file, "$point was reached");
+		same_as_heap($primary, "after a crash at $point");
+		$primary->safe_psql('postgres', q{CALL twice('UPDATE @ SET a = 77, b = 77 WHERE id = 70')});
+		$primary->safe_psql('postgres', q{CALL twice('UPDATE @ SET a = 70, b = 71 WHERE id = 70')});
+		same_as_heap($primary, "changes after a crash at $point");
+	}
+
+	# a key is changed when its index was swept: no stamp for this page
+	for my $change (q{CALL twice('UPDATE @ SET a = a + 1 WHERE id < 60')},
+		'BEGIN; UPDATE x SET a = a + 1 WHERE id < 60; ROLLBACK')
+	{
+		$primary->safe_psql('postgres', q{CALL twice('UPDATE @ SET a = a + 5 WHERE id < 60')});
+		order_point($primary, 'swept', 'wait');
+		my $v = session($primary);
+		send_sql($v, 'VACUUM x;');
+		ok(wait_at_point($primary, 'swept'), 'VACUUM has swept an index');
+		my $s = session($primary);
+		ask($s, $change);
+		finish_session($s);
+		leave_point($primary, 'swept');
+		ask($v, 'SELECT 1');
+		finish_session($v);
+		$primary->safe_psql('postgres', 'INSERT INTO tick VALUES (1)');
+		$primary->safe_psql('postgres', 'VACUUM x');
+		same_as_heap($primary, 'after a change beside VACUUM');
+		check_tables($primary, 'after a change beside VACUUM');
+	}
+}
+
+$primary->wait_for_catchup($standby);
+$primary->stop('immediate');
+$standby->promote;
+$standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
+same_as_heap($standby, 'after promotion');
+$standby->safe_psql('postgres', q{CALL twice('UPDATE @ SET a = a + 1, b = b + 1'); VACUUM x});
+same_as_heap($standby, 'changed after promotion');
+check_tables($standby, 'after promotion');
+$standby->stop;
+log_is_clean($standby);
+done_testing();
