@@ -89,7 +89,8 @@ COMMENT ON VIEW pg_stat_progress_zheap_rollback IS
   'aborted transactions that are not rolled back yet, and how far they are';
 
 CREATE FUNCTION pg_stat_get_zheap_table(relid oid,
-  OUT n_upd_in_place bigint, OUT n_upd_moved_indexed bigint,
+  OUT n_upd_in_place bigint, OUT n_upd_new_keys bigint,
+  OUT n_upd_moved_indexed bigint, OUT n_upd_moved_snapshots bigint,
   OUT n_upd_moved_no_room bigint, OUT n_upd_moved_trigger bigint,
   OUT xact_slot_waits bigint, OUT rows_spilled bigint,
   OUT pages_compacted bigint, OUT old_versions_read bigint,
@@ -114,6 +115,14 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pg_zheap_reset_stats() IS
   'sets all counters of zheap_am to zero';
 
+CREATE FUNCTION zheap_page_flags(rel regclass, block bigint)
+RETURNS text[]
+AS 'MODULE_PATHNAME'
+LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
+COMMENT ON FUNCTION zheap_page_flags(regclass, bigint) IS
+  'what is marked of a page of a zheap table as a whole';
+
+REVOKE EXECUTE ON FUNCTION zheap_page_flags(regclass, bigint) FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION pg_stat_get_zheap_undo_logs() FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION pg_stat_get_zheap_undo_totals() FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION pg_stat_get_zheap_undo_holders() FROM PUBLIC;
@@ -121,6 +130,7 @@ REVOKE EXECUTE ON FUNCTION pg_stat_get_zheap_xacts() FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION pg_stat_get_zheap_rollbacks() FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION pg_zheap_reset_stats() FROM PUBLIC;
 
+GRANT EXECUTE ON FUNCTION zheap_page_flags(regclass, bigint) TO pg_monitor;
 GRANT EXECUTE ON FUNCTION pg_stat_get_zheap_undo_logs() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION pg_stat_get_zheap_undo_totals() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION pg_stat_get_zheap_undo_holders() TO pg_monitor;

@@ -31,6 +31,7 @@
 #include "undo/undo_debug.h"
 #include "zheap/zheap.h"
 #include "zheap/decode/zheap_decode.h"
+#include "zheap/history/zheap_announce.h"
 #include "zheap/history/zheap_jump.h"
 #include "zheap/history/zheap_keyed.h"
 #include "zheap/history/zheap_stat.h"
@@ -121,6 +122,7 @@ zheap_shmem_request(void)
 	undo_stat_shmem_request();
 	undo_snapshot_limit_shmem_request();
 	table_stats_shmem_request();
+	zheap_announce_shmem_request();
 }
 
 static void
@@ -132,6 +134,7 @@ zheap_shmem_startup(void)
 	undo_stat_shmem_startup();
 	undo_snapshot_limit_shmem_startup();
 	table_stats_shmem_startup();
+	zheap_announce_shmem_startup();
 }
 
 /*
@@ -215,6 +218,7 @@ static void
 zheap_nontransactional_truncate(Relation rel)
 {
 	GetHeapamTableAmRoutine()->relation_nontransactional_truncate(rel);
+	zheap_announce_forget();
 }
 
 static bool

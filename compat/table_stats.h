@@ -9,7 +9,7 @@
 #ifndef COMPAT_TABLE_STATS_H
 #define COMPAT_TABLE_STATS_H
 
-#define TABLE_STATS_SUMS	8
+#define TABLE_STATS_SUMS	10
 
 typedef struct TableStats
 {

@@ -29,6 +29,7 @@
 #include "inspect/zheap_inspect.h"
 
 PG_FUNCTION_INFO_V1(zheap_page_items);
+PG_FUNCTION_INFO_V1(zheap_page_flags);
 PG_FUNCTION_INFO_V1(zheap_page_slots);
 PG_FUNCTION_INFO_V1(zheap_undo_records);
 PG_FUNCTION_INFO_V1(pg_zheap_undo_logs);
@@ -222,6 +223,36 @@ zheap_page_items(PG_FUNCTION_ARGS)
 	}
 	relation_close(rel, AccessShareLock);
 	return (Datum) 0;
+}
+
+/* bits of the opaque; all_visible is one of core's, stale the version */
+static const FlagName page_flag_names[] = {
+	{ZPAGE_HAS_SPILL, ZPAGE_HAS_SPILL, "has_spill"},
+	{ZPAGE_ALL_RESOLVED, ZPAGE_ALL_RESOLVED, "all_resolved"},
+	{ZPAGE_ANNOUNCED, ZPAGE_ANNOUNCED, "announced"},
+	{ZPAGE_KEYS_ALLOWED, ZPAGE_KEYS_ALLOWED, "keys_allowed"}
+};
+
+Datum
+zheap_page_flags(PG_FUNCTION_ARGS)
+{
+	Relation	rel = zheap_inspect_open(PG_GETARG_OID(0), AccessShareLock);
+	PGAlignedBlock copy;
+	Page		page = (Page) copy.data;
+	bool		used = copy_block(rel, PG_GETARG_INT64(1), copy.data);
+	Datum		more[2];
+	int			n = 0;
+
+	relation_close(rel, AccessShareLock);
+	if (!used)
+		PG_RETURN_NULL();
+	if (PageIsAllVisible(page))
+		more[n++] = CStringGetTextDatum("all_visible");
+	if (ZPageMayHoldStale(page))
+		more[n++] = CStringGetTextDatum("stale");
+	PG_RETURN_ARRAYTYPE_P(flags_to_array(ZPageGetOpaque(page)->flags,
+										 page_flag_names,
+										 lengthof(page_flag_names), more, n));
 }
 
 static const char *

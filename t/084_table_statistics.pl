@@ -17,7 +17,8 @@ max_prepared_transactions = 220
 $node->start;
 
 sub one { my ($query, $db) = @_; return $node->safe_psql($db // 'postgres', $query) }
-my @columns = qw(n_upd_in_place n_upd_moved_indexed n_upd_moved_no_room
+my @columns = qw(n_upd_in_place n_upd_new_keys n_upd_moved_indexed
+  n_upd_moved_snapshots n_upd_moved_no_room
   n_upd_moved_trigger xact_slot_waits rows_spilled pages_compacted
   old_versions_read longest_walk);
 
@@ -63,6 +64,32 @@ one('DROP TABLE gone');
 is(ask($aborter, "SELECT 1; SELECT n_upd_in_place FROM pg_stat_get_zheap_table($gone)"), "1\n0", 'an aborted transaction counted for a table that is gone');
 finish_session($aborter);
 is(one("SELECT n_upd_in_place FROM pg_stat_get_zheap_table($gone)"), '0', 'and at the end of the session, too');
+
+# keys of a table change in place when snapshots of before are gone
+{
+	my $old = session($node);
+	ask($old, 'BEGIN ISOLATION LEVEL REPEATABLE READ; TABLE at_heap');
+	one(q{CREATE TABLE keyed (k int PRIMARY KEY, v int) USING zheap;
+		CREATE INDEX ON keyed (v);
+		INSERT INTO keyed SELECT g, g FROM generate_series(1, 10) g});
+	my $update = sub { return one("SET zheap.update_indexed_in_place = on; UPDATE keyed SET $_[0]") };
+	$update->('v = v + 1 WHERE k <= 2');
+	$update->('v = v + 1 WHERE k = 3');
+	counted('keyed', 'an old snapshot', n_upd_moved_snapshots => 3);
+	ask($old, 'COMMIT');
+	finish_session($old);
+	my $same = 0;
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		$update->('v = v WHERE k = 10');
+		$same++;
+		last if one(q{SELECT 'keys_allowed' = ANY (zheap_page_flags('keyed', 0))}) eq 't';
+		select undef, undef, undef, 0.1;
+	}
+	$update->('v = v + 1 WHERE k <= 4');
+	$update->('k = 11, v = 0 WHERE k = 5');
+	counted('keyed', 'keys changed in place', n_upd_moved_snapshots => 3, n_upd_in_place => $same + 4, n_upd_new_keys => 4, n_upd_moved_indexed => 1);
+}
 
 one(q{
 CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
@@ -199,8 +226,8 @@ $node->stop;
 my $file = $node->data_dir . '/pg_stat/zheap_tables.stat';
 if ($node->pg_version < 18)
 {
-	# a head of 8 bytes; database, table and nine counters of each table
-	my @entries = unpack '(a80)*', substr(content($file), 8);
+	# a head of 8 bytes; database, table and eleven counters of each table
+	my @entries = unpack '(a96)*', substr(content($file), 8);
 	my @oids = sort map { (unpack 'LL', $_)[1] } @entries;
 	my $known = join ',', @oids;
 	$node->start;

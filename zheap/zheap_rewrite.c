@@ -51,6 +51,7 @@
 #include "utils/tuplesort.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/history/zheap_announce.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/write/zheap_chunk.h"
 #include "zheap/zheap.h"
@@ -1174,6 +1175,7 @@ zheap_rewrite_copy(Relation oldrel, Relation newrel, Relation index,
 	}
 	write_batch(rw);
 	write_moved(rw);
+	zheap_announce_copy(oldrel, newrel);
 
 	if (rw->conflict != InvalidFxid)
 		zheap_delta_log_conflict(oldrel, rw->conflict_block, rw->conflict);

@@ -42,6 +42,7 @@
 #include "utils/wait_event.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/history/zheap_announce.h"
 #include "zheap/write/zheap_chunk.h"
 #include "zheap/zheap.h"
 #include "zheap/zheap_sweep.h"
@@ -722,6 +723,8 @@ truncate_table(Vacuum *vac)
 		if (keep < vac->nblocks)
 		{
 			RelationTruncate(vac->rel, keep);
+			if (keep == 0)
+				zheap_announce_forget();
 			ereport(vac->elevel,
 					(errmsg("table \"%s\": truncated %u to %u pages",
 							RelationGetRelationName(vac->rel),

@@ -15,6 +15,7 @@
 #include "storage/bufmgr.h"
 
 #include "zheap/zheap.h"
+#include "zheap/history/zheap_announce.h"
 #include "zheap/write/zheap_xlog_insert.h"
 #include "zheap/write/zheap_xlog_change.h"
 
@@ -70,6 +71,7 @@ zheap_xlog_redo(XLogReaderState *record)
 			break;
 		case XLOG_ZHEAP_DELTA:
 			zheap_delta_redo(record);
+			zheap_announce_redo(record);
 			break;
 		case XLOG_ZHEAP_GROW:
 			zheap_delta_redo_grow(record);

@@ -68,6 +68,12 @@ def setup():
     cur.execute("CREATE INDEX k_t ON k (t) WITH (deduplicate_items = off)")
     cur.execute("INSERT INTO k SELECT i, i %% %d, i, 'x' || i %% 5, 0 "
                 "FROM generate_series(1, %d) i" % (args.keys, args.rows))
+    while args.setting == "on":  # until scans of before are gone
+        cur.execute("UPDATE k SET id = id WHERE id = 1")
+        cur.execute("SELECT 'keys_allowed' = ANY (zheap_page_flags('k', 0))")
+        if cur.fetchone()[0]:
+            break
+        time.sleep(0.01)
     cur.execute("VACUUM k")
 
 

@@ -61,6 +61,10 @@ StaticAssertDecl(sizeof(ZPageOpaqueData) == 8, "zheap page opaque is 8 bytes");
 
 #define ZPAGE_HAS_SPILL			0x0001
 #define ZPAGE_ALL_RESOLVED		0x0002	/* hint: every xact slot is FREE */
+/* of a table's first page (Z55) */
+#define ZPAGE_ANNOUNCED			0x0004	/* index scans expect STALE rows */
+#define ZPAGE_KEYS_ALLOWED		0x0008	/* all of them: keys may change in
+										 * place */
 
 /*
  * Xact slot.  FREE is {0, 0}.  OWNED: whether the owner runs, committed or

@@ -45,16 +45,7 @@
 #define NEEDED_BUDGET			UNDO_KNOB("needed-budget", 20, 1, 20)
 
 bool		zheap_keyed_enabled = false;
-
-void
-zheap_keyed_define_settings(void)
-{
-	DefineCustomBoolVariable("zheap.update_indexed_in_place",
-							 "Leaves rows where they are when indexed columns are updated, if their indexes allow it.",
-							 "Only the indexes whose columns change get new entries.",
-							 &zheap_keyed_enabled, false,
-							 PGC_USERSET, 0, NULL, NULL, NULL);
-}
+uint64		zheap_keyed_changes = 1;
 
 /* ----------------------------------------------------------------
  *	which indexes
@@ -122,11 +113,24 @@ static Remembered remembered[REMEMBERED];
 static void
 forget_indexes(Datum arg, Oid relid)
 {
+	zheap_keyed_changes++;
 	for (int i = 0; i < REMEMBERED; i++)
 	{
 		if (!OidIsValid(relid) || remembered[i].relid == relid)
 			remembered[i].valid = false;
 	}
+}
+
+/* Called from _PG_init. */
+void
+zheap_keyed_define_settings(void)
+{
+	DefineCustomBoolVariable("zheap.update_indexed_in_place",
+							 "Leaves rows where they are when indexed columns are updated, if their indexes allow it.",
+							 "Only the indexes whose columns change get new entries.",
+							 &zheap_keyed_enabled, false,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+	CacheRegisterRelcacheCallback(forget_indexes, (Datum) 0);
 }
 
 static Size
@@ -196,16 +200,10 @@ survey_indexes(Relation rel)
 static Remembered *
 remember_indexes(Relation rel)
 {
-	static bool registered = false;
 	static int	next = 0;
 	Remembered *r = &remembered[next];
 	MemoryContext old;
 
-	if (!registered)
-	{
-		CacheRegisterRelcacheCallback(forget_indexes, (Datum) 0);
-		registered = true;
-	}
 	next = (next + 1) % REMEMBERED;
 	if (r->context == NULL)
 		r->context = AllocSetContextCreate(TopMemoryContext,

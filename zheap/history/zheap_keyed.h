@@ -18,6 +18,9 @@
 extern bool zheap_keyed_enabled;
 extern void zheap_keyed_define_settings(void);
 
+/* grows with each change of a relation that the backend hears of */
+extern uint64 zheap_keyed_changes;
+
 /*
  * May entries of this index be stale: is it of the kind that never stops to be
  * soft or not?  Whether its columns may change in place now is asked by

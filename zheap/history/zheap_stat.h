@@ -16,7 +16,9 @@
 typedef enum ZStatCounter
 {
 	ZSTAT_IN_PLACE,				/* updates */
+	ZSTAT_NEW_KEYS,				/* of these, of indexed columns */
 	ZSTAT_MOVED_INDEXED,		/* updates that moved the row, by reason */
+	ZSTAT_MOVED_SNAPSHOTS,		/* that are older than an announcement (Z55) */
 	ZSTAT_MOVED_NO_ROOM,
 	ZSTAT_MOVED_TRIGGER,
 	ZSTAT_XACT_SLOT_WAITS,		/* for an xact slot of a page */

@@ -10,7 +10,8 @@
  * So for each scan of a soft index of a zheap table it is allocated before the
  * scan begins to read, where the scan is told its keys: by a function that
  * takes the place of btrescan() in the index's relcache entry, whose table of
- * functions is its own copy.
+ * functions is its own copy.  Tables in which no key has changed in place are
+ * spared (Z55).
  *
  * What this relies on, and what happens if it doesn't hold:
  *	- index_beginscan() calls zheap_index_fetch_begin() before amrescan.
@@ -27,20 +28,21 @@
 #include "access/nbtree.h"
 #include "access/tableam.h"
 #include "catalog/pg_am_d.h"
-#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
 
+#include "zheap/history/zheap_announce.h"
 #include "zheap/history/zheap_keyed.h"
 #include "zheap/read/zheap_watch.h"
 
 /* tables whose indexes were seen to */
 #define REMEMBERED				64
 
-/* indexes may have lost, or not yet have, what was done to them */
-static uint64 changes = 1;
-
+/*
+ * Since a relation has changed, indexes may have lost, or not yet have, what
+ * was done to them.
+ */
 static struct
 {
 	Oid			relid;
@@ -49,13 +51,6 @@ static struct
 
 /* of all zheap tables */
 static const TableAmRoutine *zheap_routine = NULL;
-
-/* CacheRegisterRelcacheCallback */
-static void
-note_change(Datum arg, Oid relid)
-{
-	changes++;
-}
 
 /* amrescan of a btree */
 static void
@@ -87,22 +82,17 @@ watch_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys,
 void
 zheap_watch_begin(Relation rel)
 {
-	static bool registered = false;
 	Oid			relid = RelationGetRelid(rel);
 	uint64		before;
 	List	   *oids;
 	ListCell   *lc;
 
-	if (seen_to[relid % REMEMBERED].relid == relid &&
-		seen_to[relid % REMEMBERED].changes == changes)
+	if (!zheap_announce_is_made(rel) ||
+		(seen_to[relid % REMEMBERED].relid == relid &&
+		 seen_to[relid % REMEMBERED].changes == zheap_keyed_changes))
 		return;
-	if (!registered)
-	{
-		CacheRegisterRelcacheCallback(note_change, (Datum) 0);
-		registered = true;
-	}
 	zheap_routine = rel->rd_tableam;
-	before = changes;
+	before = zheap_keyed_changes;
 	oids = RelationGetIndexList(rel);
 	foreach(lc, oids)
 	{

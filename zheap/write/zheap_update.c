@@ -30,6 +30,7 @@
 
 #include "undo/undo_debug.h"
 #include "zheap/write/zheap_write.h"
+#include "zheap/history/zheap_announce.h"
 #include "zheap/history/zheap_jump.h"
 #include "zheap/history/zheap_stat.h"
 #include "zheap/write/zheap_entry.h"
@@ -111,17 +112,22 @@ update_decide_entries(ZRowWrite *w, ZUpdatePlan *plan, Bitmapset *changed)
 {
 	bms_free(plan->new_entries);
 	plan->new_entries = NULL;
+	plan->waited = false;
 	if (plan->index_changed && plan->soft != NULL &&
 		zheap_keyed_may_stay(plan->rel, plan->soft, changed, w->image,
 							 w->image_len, plan->tuple->data,
 							 plan->tuple->len))
 	{
 		Assert(!plan->key_changed);
-		plan->index_changed = false;
-		plan->new_entries = changed;
+		if (!plan->soft_waits)
+		{
+			plan->index_changed = false;
+			plan->new_entries = changed;
+			return;
+		}
+		plan->waited = true;
 	}
-	else
-		bms_free(changed);
+	bms_free(changed);
 }
 
 /*
@@ -626,7 +632,7 @@ update_counter(const ZUpdatePlan *plan)
 	if (!plan->move)
 		return ZSTAT_IN_PLACE;
 	if (plan->index_changed)
-		return ZSTAT_MOVED_INDEXED;
+		return plan->waited ? ZSTAT_MOVED_SNAPSHOTS : ZSTAT_MOVED_INDEXED;
 	return plan->no_room ? ZSTAT_MOVED_NO_ROOM : ZSTAT_MOVED_TRIGGER;
 }
 
@@ -698,6 +704,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	plan.tid_wanted = update_conditions_want_tid(rel);
 	if (zheap_keyed_enabled)
 		plan.soft = zheap_keyed_indexes(rel);
+	plan.soft_waits = plan.soft != NULL && !zheap_announce_allows(rel);
 	update_form_early(&plan);
 	zheap_logical_begin(&logical, rel, 0, true);
 
@@ -755,6 +762,8 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 							   plan.may_have_entry);
 
 		zheap_stat_count(rel, update_counter(&plan), 1);
+		if (!plan.move && plan.new_entries != NULL)
+			zheap_stat_count(rel, ZSTAT_NEW_KEYS, 1);
 		/* an in-place update leaves no dead row behind */
 		pgstat_count_heap_update(rel, !plan.move && plan.new_entries == NULL,
 								 plan.move && !plan.same_page);

@@ -26,6 +26,7 @@ typedef struct ZUpdatePlan
 	Bitmapset  *summarized_attrs;	/* of indexes that sum up blocks */
 	ZSoftIndexes *soft;			/* NULL: rows whose indexed columns change
 								 * move */
+	bool		soft_waits;		/* for old snapshots: they move as yet (Z55) */
 	bool		tid_wanted;		/* by a trigger: the old version keeps its own */
 	/* set by update_decide() for the version on top */
 	bool		key_changed;
@@ -33,6 +34,7 @@ typedef struct ZUpdatePlan
 	bool		summary_changed;
 	Bitmapset  *new_entries;	/* columns of soft indexes that change in
 								 * place, or NULL */
+	bool		waited;			/* ... or would, but for soft_waits */
 	bool		may_have_entry; /* of its new key, already */
 	bool		toast_first;	/* lock the row, toast, take it again */
 	/* Z35 */

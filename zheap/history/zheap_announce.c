@@ -1,0 +1,234 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_announce.c
+ *	  Tables whose keys change in place are announced to index scans first.
+ *
+ * A scan that may meet a STALE row must have kept the entries that it reads
+ * (Z49), which costs.  So it does only in tables where a key has changed in
+ * place, or is about to: two flags of the table's first page say so (Z55).
+ *
+ *	ANNOUNCED	scans that begin from now on keep their entries.
+ *	ALLOWED		no scan is left that began before: keys may change.
+ *
+ * Both are set by page deltas, so they are as durable as the rows, and a
+ * standby has them.  Between the two there is a stamp, the next xid after
+ * ANNOUNCED was set: a scan that doesn't know of it has a snapshot that was
+ * taken before, and whose xmin isn't beyond the stamp.  When all snapshots see
+ * the stamp as settled, no such scan is left.  On a standby it is the conflict
+ * horizon of setting ALLOWED that makes them go.
+ *
+ * The stamp is in shared memory, one for all tables, the newest: older ones
+ * only wait longer.  A server that starts has none and takes the next xid.
+ *
+ * Backends remember the flags, and look at the page again when the number of
+ * announcements has grown.  It grows before the stamp is taken, and both
+ * happen before anybody else can see the flag.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "access/xlogutils.h"
+#include "port/atomics.h"
+#include "storage/bufmgr.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+#include "undo/undo_debug.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/history/zheap_announce.h"
+#include "zheap/history/zheap_history.h"
+#include "zheap/history/zheap_keyed.h"
+
+/* tables that a backend remembers */
+#define REMEMBERED				64
+
+typedef struct AnnounceShared
+{
+	pg_atomic_uint64 number;	/* of announcements, and of what may be one */
+	pg_atomic_uint64 stamp;		/* of the newest, or InvalidFxid */
+} AnnounceShared;
+
+static AnnounceShared *shared = NULL;
+
+typedef struct Known
+{
+	RelFileLocator locator;
+	uint64		number;			/* of announcements when the page was read, 0:
+								 * it wasn't */
+	uint64		changes;		/* zheap_keyed_changes of then */
+	uint16		flags;			/* of the page */
+} Known;
+
+static Known known[REMEMBERED];
+
+void
+zheap_announce_shmem_request(void)
+{
+	RequestAddinShmemSpace(sizeof(AnnounceShared));
+}
+
+void
+zheap_announce_shmem_startup(void)
+{
+	bool		found;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	shared = ShmemInitStruct("zheap announcements", sizeof(AnnounceShared),
+							 &found);
+	if (!found)
+	{
+		pg_atomic_init_u64(&shared->number, 1);
+		pg_atomic_init_u64(&shared->stamp, InvalidFxid);
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+static uint16
+read_flags(Relation rel)
+{
+	Buffer		buffer;
+	Page		page;
+	uint16		flags;
+
+	if (RelationGetNumberOfBlocks(rel) == 0)
+		return 0;
+	buffer = ReadBuffer(rel, 0);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+	flags = zheap_page_is_valid(page) ? ZPageGetOpaque(page)->flags : 0;
+	UnlockReleaseBuffer(buffer);
+	return flags;
+}
+
+/* what the first page says, or said at the last announcement */
+static Known *
+look_up(Relation rel)
+{
+	Known	   *k = &known[RelationGetRelid(rel) % REMEMBERED];
+	uint64		number = pg_atomic_read_u64(&shared->number);
+	uint64		changes = zheap_keyed_changes;
+
+	if (likely(k->number == number && k->changes == changes &&
+			   RelFileLocatorEquals(k->locator, rel->rd_locator)))
+		return k;
+	k->number = 0;
+	k->flags = read_flags(rel);
+	k->locator = rel->rd_locator;
+	k->changes = changes;
+	k->number = number;
+	return k;
+}
+
+bool
+zheap_announce_is_made(Relation rel)
+{
+	if (RelationUsesLocalBuffers(rel))
+		return false;
+	return (look_up(rel)->flags & ZPAGE_ANNOUNCED) != 0;
+}
+
+/* the first page is locked, so nobody can see the flag without the stamp */
+static void
+tell_backends(void)
+{
+	uint64		stamp;
+	uint64		before;
+
+	/* a barrier: who hasn't seen this number took its snapshot before */
+	pg_atomic_fetch_add_u64(&shared->number, 1);
+	stamp = U64FromFullTransactionId(ReadNextFullTransactionId());
+	before = pg_atomic_read_u64(&shared->stamp);
+	while (before < stamp &&
+		   !pg_atomic_compare_exchange_u64(&shared->stamp, &before, stamp))
+		;
+}
+
+/* set flags of the table's first page, unless they are; false: there is none */
+static bool
+set_flags(Relation rel, uint16 flags, Fxid conflict)
+{
+	ZPageDelta *delta;
+	Buffer		buffer;
+	Page		page;
+
+	if (RelationGetNumberOfBlocks(rel) == 0)
+		return false;
+	buffer = ReadBuffer(rel, 0);
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	page = BufferGetPage(buffer);
+	if (!zheap_page_is_valid(page))
+	{
+		UnlockReleaseBuffer(buffer);
+		return false;
+	}
+	if ((ZPageGetOpaque(page)->flags & flags) != flags)
+	{
+		delta = palloc(sizeof(ZPageDelta));
+		page = zheap_delta_begin(delta, rel, buffer);
+		ZPageGetOpaque(page)->flags |= flags;
+		zheap_delta_finish(delta, conflict);
+		pfree(delta);
+		if (flags & ZPAGE_ANNOUNCED)
+			tell_backends();
+	}
+	UnlockReleaseBuffer(buffer);
+	return true;
+}
+
+bool
+zheap_announce_allows(Relation rel)
+{
+	Known	   *k = look_up(rel);
+	UndoHorizons hz;
+	Fxid		stamp;
+
+	if (k->flags & ZPAGE_KEYS_ALLOWED)
+		return true;
+	if ((k->flags & ZPAGE_ANNOUNCED) == 0)
+	{
+		(void) set_flags(rel, ZPAGE_ANNOUNCED, InvalidFxid);
+		return false;
+	}
+	stamp = pg_atomic_read_u64(&shared->stamp);
+	if (stamp == InvalidFxid)
+	{
+		tell_backends();
+		return false;
+	}
+	hz = undo_log_horizons();
+	if (!zheap_xact_slot_seen_by_all(rel, stamp, &hz, NULL) ||
+		!set_flags(rel, ZPAGE_KEYS_ALLOWED, stamp))
+		return false;
+	UNDO_POINT("allowed");
+	k->flags |= ZPAGE_KEYS_ALLOWED;
+	return true;
+}
+
+void
+zheap_announce_copy(Relation rel, Relation newrel)
+{
+	uint16		flags = read_flags(rel) &
+		(ZPAGE_ANNOUNCED | ZPAGE_KEYS_ALLOWED);
+
+	if (flags != 0)
+		(void) set_flags(newrel, flags, InvalidFxid);
+}
+
+void
+zheap_announce_forget(void)
+{
+	pg_atomic_fetch_add_u64(&shared->number, 1);
+}
+
+void
+zheap_announce_redo(XLogReaderState *record)
+{
+	BlockNumber block;
+
+	XLogRecGetBlockTag(record, 0, NULL, NULL, &block);
+	if (block == 0 && InHotStandby)
+		pg_atomic_fetch_add_u64(&shared->number, 1);
+}
