@@ -370,12 +370,12 @@ is_misaligned(Form_pg_attribute att, const char *p)
 }
 
 /*
- * All columns.  By-reference values point into the row, but where alignment
- * demands it, and raw doesn't forbid it, are palloc'd.
+ * The first ncolumns.  By-reference values point into the row, but where
+ * alignment demands it, and raw doesn't forbid it, are palloc'd.
  */
 static void
-deform_all(TupleDesc desc, const char *tuple, uint16 len, bool raw,
-		   Datum *values, bool *isnull)
+deform_columns(TupleDesc desc, int ncolumns, const char *tuple, uint16 len,
+			   bool raw, Datum *values, bool *isnull)
 {
 	const char *end = tuple + len;
 	const char *p = tuple + ZHEAP_HEADER_SIZE;
@@ -395,7 +395,7 @@ deform_all(TupleDesc desc, const char *tuple, uint16 len, bool raw,
 	if (p > end)
 		zheap_tuple_report_short(len, 1);
 
-	natts = Min(natts, desc->natts);
+	natts = Min(natts, ncolumns);
 	for (int i = 0; i < natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
@@ -425,7 +425,7 @@ deform_all(TupleDesc desc, const char *tuple, uint16 len, bool raw,
 		}
 		p += size;
 	}
-	for (int i = natts; i < desc->natts; i++)
+	for (int i = natts; i < ncolumns; i++)
 		values[i] = getmissingattr(desc, i + 1, &isnull[i]);
 }
 
@@ -433,18 +433,32 @@ void
 zheap_tuple_deform(TupleDesc desc, const char *tuple, uint16 len,
 				   Datum *values, bool *isnull)
 {
-	deform_all(desc, tuple, len, false, values, isnull);
+	deform_columns(desc, desc->natts, tuple, len, false, values, isnull);
+}
+
+void
+zheap_tuple_deform_first(TupleDesc desc, int ncolumns, const char *tuple,
+						 uint16 len, Datum *values, bool *isnull)
+{
+	deform_columns(desc, ncolumns, tuple, len, false, values, isnull);
 }
 
 void
 zheap_tuple_free_copies(TupleDesc desc, const char *tuple, uint16 len,
 						const Datum *values)
 {
+	zheap_tuple_free_first(desc, desc->natts, tuple, len, values);
+}
+
+void
+zheap_tuple_free_first(TupleDesc desc, int ncolumns, const char *tuple,
+					   uint16 len, const Datum *values)
+{
 	ZTupleHeader header;
 	int			natts;
 
 	zheap_header_get(tuple, &header);
-	natts = Min(ZHeaderNatts(&header), desc->natts);
+	natts = Min(ZHeaderNatts(&header), ncolumns);
 	for (int i = 0; i < natts; i++)
 	{
 		char	   *value;
@@ -612,8 +626,10 @@ zheap_tuple_changed_attrs(Relation rel, Bitmapset *attrs,
 		values[i] = palloc(desc->natts * sizeof(Datum));
 		isnull[i] = palloc(desc->natts * sizeof(bool));
 	}
-	deform_all(desc, oldtuple, oldlen, true, values[0], isnull[0]);
-	deform_all(desc, newtuple, newlen, true, values[1], isnull[1]);
+	deform_columns(desc, desc->natts, oldtuple, oldlen, true, values[0],
+				   isnull[0]);
+	deform_columns(desc, desc->natts, newtuple, newlen, true, values[1],
+				   isnull[1]);
 
 	/* a whole-row reference is changed by any column */
 	if (bms_is_member(InvalidAttrNumber - FirstLowInvalidHeapAttributeNumber,

@@ -263,23 +263,35 @@ is_plain(Form_pg_attribute att, Datum value, bool isnull)
 		VARATT_IS_SHORT(DatumGetPointer(value));
 }
 
+/* up to the last of these columns a row has to be deformed */
+static int
+columns_to_deform(const AttrNumber *attnum, int n)
+{
+	AttrNumber	last = 0;
+
+	for (int i = 0; i < n; i++)
+		last = Max(last, attnum[i]);
+	return last;
+}
+
 static bool
 has_plain_columns(Relation rel, const ZSoftIndex *index, const char *tuple,
 				  uint16 len)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
-	Datum	   *values = palloc(desc->natts * sizeof(Datum));
-	bool	   *isnull = palloc(desc->natts * sizeof(bool));
+	int			ncolumns = columns_to_deform(index->attnum, index->natts);
+	Datum	   *values = palloc(ncolumns * sizeof(Datum));
+	bool	   *isnull = palloc(ncolumns * sizeof(bool));
 	bool		plain = true;
 
-	zheap_tuple_deform(desc, tuple, len, values, isnull);
+	zheap_tuple_deform_first(desc, ncolumns, tuple, len, values, isnull);
 	for (int i = 0; i < index->natts && plain; i++)
 	{
 		int			at = index->attnum[i] - 1;
 
 		plain = is_plain(TupleDescAttr(desc, at), values[at], isnull[at]);
 	}
-	zheap_tuple_free_copies(desc, tuple, len, values);
+	zheap_tuple_free_first(desc, ncolumns, tuple, len, values);
 	pfree(values);
 	pfree(isnull);
 	return plain;
@@ -310,11 +322,13 @@ zheap_keyed_compare(Relation rel, Relation index, IndexTuple entry,
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	TupleDesc	keydesc = RelationGetDescr(index);
-	Datum	   *values = palloc(desc->natts * sizeof(Datum));
-	bool	   *isnull = palloc(desc->natts * sizeof(bool));
+	int			ncolumns = columns_to_deform(index->rd_index->indkey.values,
+											 keydesc->natts);
+	Datum	   *values = palloc(ncolumns * sizeof(Datum));
+	bool	   *isnull = palloc(ncolumns * sizeof(bool));
 	ZKeyMatch	match = ZKEY_SAME;
 
-	zheap_tuple_deform(desc, tuple, len, values, isnull);
+	zheap_tuple_deform_first(desc, ncolumns, tuple, len, values, isnull);
 	for (int i = 0; i < keydesc->natts && match == ZKEY_SAME; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(keydesc, i);
@@ -333,7 +347,7 @@ zheap_keyed_compare(Relation rel, Relation index, IndexTuple entry,
 		else if (!datum_image_eq(key, values[at], att->attbyval, att->attlen))
 			match = ZKEY_OTHER;
 	}
-	zheap_tuple_free_copies(desc, tuple, len, values);
+	zheap_tuple_free_first(desc, ncolumns, tuple, len, values);
 	pfree(values);
 	pfree(isnull);
 	return match;
