@@ -161,6 +161,32 @@ SKIP: {
 		same_as_heap($primary, "changes after a crash at $point");
 	}
 
+	# a key leaves K when VACUUM has listed the row: nobody tells standbys of that (Z54)
+	{
+		$primary->safe_psql('postgres', q{CALL twice('UPDATE @ SET a = 600 WHERE id = 80')});
+		$primary->safe_psql('postgres', 'INSERT INTO tick VALUES (1)');
+		order_point($primary, 'sweep', 'wait');
+		my $v = session($primary);
+		send_sql($v, 'VACUUM x;');
+		ok(wait_at_point($primary, 'sweep'), 'VACUUM has listed rows');
+		$primary->wait_for_catchup($standby);
+		my $s = session($standby);
+		ask($s, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM tick');
+		$primary->safe_psql('postgres', q{CALL twice('UPDATE @ SET a = 601 WHERE id = 80')});
+		$primary->safe_psql('postgres', 'INSERT INTO tick VALUES (1)') for 1 .. 2;
+		leave_point($primary, 'sweep');
+		ask($v, 'SELECT 1');
+		finish_session($v);
+		my $lsn = $primary->lsn('insert');
+		ok($standby->poll_query_until('postgres', qq{SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'startup' AND wait_event = 'RecoveryConflictSnapshot')
+			OR pg_last_wal_replay_lsn() >= '$lsn'}), 'replay waits, or is done, after a sweep');
+		is(ask($s, 'SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(t), min(id) FROM x WHERE a = 600'), '1|80', 'a snapshot on the standby needs the key');
+		ask($s, 'COMMIT');
+		finish_session($s);
+		$primary->wait_for_catchup($standby);
+		same_as_heap($_, 'after a sweep, on ' . $_->name) for $primary, $standby;
+	}
+
 	# a key is changed when its index was swept: no stamp for this page
 	for my $change (q{CALL twice('UPDATE @ SET a = a + 1 WHERE id < 60')},
 		'BEGIN; UPDATE x SET a = a + 1 WHERE id < 60; ROLLBACK')

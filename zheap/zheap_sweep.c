@@ -47,6 +47,8 @@ struct ZSweep
 	Size		maxtids;
 	Size		allocated;
 	BlockNumber npages;
+	/* standbys have been told to do without what left K up to this (Z54) */
+	Fxid		told;
 	/* pages with an entry that had to stay beside that of the newest version */
 	HTAB	   *kept;
 	/* the index being swept */
@@ -244,7 +246,10 @@ zheap_sweep_list(ZSweep *sweep, Buffer buffer)
 	if (rows.n > 0 &&
 		all_newest_are_settled(sweep, &hz, buffer, &rows, &conflict) &&
 		list_rows(sweep, BufferGetBlockNumber(buffer), &rows))
+	{
 		stamp_page(sweep, buffer, ZPAGE_STAMP_LOOKING, conflict);
+		sweep->told = Max(sweep->told, conflict);
+	}
 }
 
 /* ----------------------------------------------------------------
@@ -333,6 +338,9 @@ is_garbage(ItemPointer tid, void *arg)
 								   &newest);
 	UnlockReleaseBuffer(buffer);
 	zheap_visibility_end(&cx);
+	/* by a change since: the index AM's record has no conflict horizon */
+	if (!needed && conflict > sweep->told)
+		needed = true;
 	if (!needed)
 		sweep->deleted++;
 	else if (!newest)
@@ -380,6 +388,7 @@ zheap_sweep_indexes(ZSweep *sweep, IndexVacuumInfo *indexes, int nindexes)
 
 		if (!zheap_keyed_is_soft_kind(sweep->rel, indexes[i].index))
 			continue;
+		UNDO_POINT("sweep");
 		sweep->index = indexes[i].index;
 		stats = index_bulk_delete(&indexes[i], NULL, is_garbage, sweep);
 		if (stats != NULL)

@@ -48,10 +48,11 @@ MUTANTS = {
     "vm-stale": "Z53: the bit is set with a marked row on the page",
     "clear-no-conflict": "Z54: clearing tells the standby nothing",
     "delete-no-conflict": "Z54: deletion tells the standby nothing",
+    "sweep-newer": "Z54: the sweep deletes what left K since the page was listed",
 }
 
 # which world a mutant is looked for in
-STANDBY = {"clear-no-conflict", "delete-no-conflict"}
+STANDBY = {"clear-no-conflict", "delete-no-conflict", "sweep-newer"}
 
 
 class Found(Exception):
@@ -65,22 +66,25 @@ World = namedtuple("World", [
     "writer",    # None or (xid, phase, key, was stale); phases below
     "readers",   # tuple of None or (kind, xmin, seen, copied or None, pinned)
     "leaf",      # None, or what the one who holds it will delete
-    "vacuum",    # None, "listed" or "swept"
+    "vacuum",    # None, ("listed", what standbys were told), "sweeping" or "swept"
     "starts",    # what may still begin: see BOUNDS
     "log", "pos"])  # with a standby: records, and how far it has replayed
 
 # phases of the writer after a change: "search", "insert", "done"
 
 
-def start(standby):
+def start(standby, mutant):
     return World((), (("A", 0),), False, 0, True, frozenset("A"), None,
-                 (None,), None, None, BOUNDS_STANDBY if standby else BOUNDS,
+                 (None,), None, None, BOUNDS_SWEEP if mutant == "sweep-newer" else
+                 BOUNDS_STANDBY if standby else BOUNDS,
                  () if standby else None, 0)
 
 
 # readers, vacuums, crashes, bystanders, xids of the writer, rebuilds
 BOUNDS = (2, 3, 1, 1, 2, 1)
 BOUNDS_STANDBY = (1, 2, 0, 2, 2, 0)
+# two changes of the key, one VACUUM
+BOUNDS_SWEEP = (1, 1, 0, 1, 2, 0)
 
 
 def status(w, xid):
@@ -261,29 +265,33 @@ def steps_vacuum(w, mutant):
             yield "clear", log(n, "row", n.versions, n.stale, n.vm)
         elif n.stale and (newest_is_settled(n) or mutant == "kept"):
             new = next_xid(n) if mutant == "stamp-at-visit" else "L"
-            yield "visit", log(n._replace(stamp=new, vacuum="listed"),
-                               "conflict", n.versions[0][1])
+            told = n.versions[0][1]
+            yield "visit", log(n._replace(stamp=new, vacuum=("listed", told)),
+                               "conflict", told)
         if ((not n.stale or mutant == "vm-stale") and not n.vm and
                 newest_is_settled(n)):
             n = n._replace(vm=True)
             n = log(n, "conflict", n.versions[0][1])
             yield "all-visible", log(n, "row", n.versions, n.stale, n.vm)
-    elif w.vacuum == "listed" and w.leaf is None:
+    elif isinstance(w.vacuum, tuple) and w.leaf is None:
         if mutant != "no-cleanup-lock" and any(
                 r is not None and r[4] for r in w.readers):
             return              # pinned
         keys, conflict = needed_keys(w, mutant)
         garbage = w.entries - keys
+        if conflict > w.vacuum[1] and mutant != "sweep-newer":
+            garbage = frozenset()
         kept = w.entries - garbage - {w.versions[0][0]}
         yield "sweep", w._replace(
             vacuum="sweeping",
-            leaf=("sweep", frozenset(garbage), conflict,
+            leaf=("sweep", frozenset(garbage),
                   bool(kept) and mutant != "kept"))
     elif w.vacuum == "sweeping":
-        what, garbage, conflict, kept = w.leaf
+        what, garbage, kept = w.leaf
         n = w._replace(entries=w.entries - garbage, leaf=None,
                        vacuum=None if kept else "swept")
-        yield "swept", log(n, "delete", tuple(sorted(garbage)), conflict)
+        # the index AM's record has no conflict horizon
+        yield "swept", log(n, "delete", tuple(sorted(garbage)), None)
     elif w.vacuum == "swept":
         n = w._replace(vacuum=None)
         if n.stamp == "L":
@@ -444,7 +452,7 @@ def steps(w, mutant):
 
 def explore(standby, mutant, limit=None):
     """All states that can be reached; (number, None or (what, history))."""
-    first = start(standby)
+    first = start(standby, mutant)
     known = {first: None}
     todo = [first]
     while todo:

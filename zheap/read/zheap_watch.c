@@ -28,6 +28,7 @@
 #include "access/nbtree.h"
 #include "access/tableam.h"
 #include "catalog/pg_am_d.h"
+#include "miscadmin.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
@@ -87,6 +88,9 @@ zheap_watch_begin(Relation rel)
 	List	   *oids;
 	ListCell   *lc;
 
+	/* a uniqueness check, with a leaf locked, is no scan */
+	if (InterruptHoldoffCount > 0)
+		return;
 	if (!zheap_announce_is_made(rel) ||
 		(seen_to[relid % REMEMBERED].relid == relid &&
 		 seen_to[relid % REMEMBERED].changes == zheap_keyed_changes))
