@@ -216,11 +216,14 @@ collect_by_scan(ZCheck *check, IndexPass *pass, IndexCheck *index)
 		ResetPerTupleExprContext(pass->estate);
 		if (!index_fetch_heap(scan, pass->slot))
 		{
-			look_at_tid(check, encode_tid(tid));
 			if (!row_is_stale(check, tid))
 				collect_tid(tid, index);
 			else if (pass->entries_stay)
+			{
+				look_at_tid(check, encode_tid(tid));
 				(void) zheap_check_page_guard(check, check_pointer, index);
+				look_at_nothing(check);
+			}
 			continue;
 		}
 		collect_tid(tid, index);

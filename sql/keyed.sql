@@ -23,7 +23,12 @@ SELECT both_do('INSERT INTO @ SELECT i, i % 20, ''b'' || i % 7, i, i, ''e'' || i
 CREATE PROCEDURE keyed_allow(t regclass) LANGUAGE plpgsql AS $$
 BEGIN
 	LOOP
-		EXECUTE format('UPDATE %s SET id = id WHERE ctid = ''(0,1)''', t);
+		BEGIN
+			EXECUTE format('UPDATE %s SET %2$I = %2$I + 1 WHERE ctid = ''(0,1)''', t,
+				(SELECT attname FROM pg_attribute WHERE attrelid = t AND attnum = 2));
+			RAISE division_by_zero;
+		EXCEPTION WHEN division_by_zero THEN
+		END;
 		EXIT WHEN 'keys_allowed' = ANY (zheap_page_flags(t, 0));
 		COMMIT;
 		PERFORM pg_sleep(0.01);

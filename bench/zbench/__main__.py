@@ -15,6 +15,7 @@ from .driver import Bench, Parameters, Workload
 from .server import Side
 from .work_documents import documents
 from .work_instructions import instructions
+from .work_keyed import keyed
 from .work_own import own_changes
 from .work_pgbench import (bloat, hot_row, logical, long_run, pgbench, queue,
                            recovery, small_cache, updates)
@@ -45,6 +46,8 @@ WORKLOADS = [
     Workload("documents", documents,
              "one key of documents of 4 to 20 kB, old snapshot"),
     Workload("updates", updates, "wide rows; an indexed column"),
+    Workload("updates-keyed", keyed,
+             "one of five indexed columns, in place"),
     Workload("small-cache", small_cache,
              "simple-update, shared_buffers a tenth of the table"),
     Workload("long", long_run, "simple-update out of memory, if asked for", 2,

@@ -43,6 +43,7 @@ import psycopg2
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import common  # noqa: E402
 from common import Wrong, at_rest, knobs, settings, throwaway, warnings  # noqa: E402
 import differential  # noqa: E402
 import others  # noqa: E402
@@ -162,7 +163,8 @@ def fails(args, seed, steps, **drawn):
 
 def storm(args, seed):
     run = Storm(argparse.Namespace(bindir=args.bindir, seed=seed, seconds=3.0,
-                                   cycles=2, clients=4, standby=False))
+                                   cycles=2, clients=4, standby=False,
+                                   keyed=args.keyed))
     try:
         run.run()
         return None
@@ -252,6 +254,8 @@ def main():
     ap.add_argument("--seed", type=int, default=None)
     ap.add_argument("--kinds", default=",".join(KINDS))
     ap.add_argument("--am", default="zheap", help="heap: tests the test; skew")
+    ap.add_argument("--keyed", action="store_true",
+                    help="with zheap.update_indexed_in_place")
     ap.add_argument("--steps", type=int, default=350)
     ap.add_argument("--without", default="", help="what isn't done, by its name "
                     "in statements.py or life.py: places, story_lock, ..")
@@ -268,6 +272,7 @@ def main():
     throwaway.become_ordinary(__file__)
     # libpq tells of crashes there
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    common.keyed = args.keyed
     Life.without = statements.ChaosGenerator.without = args.without.split(",")
     Life.only = args.events.split(",") if args.events else ()
     passed = failed = 0

@@ -53,6 +53,9 @@ UNION ALL SELECT 'undo log in use: ' || u::text FROM pg_zheap_undo_logs() u
 	WHERE u.state = 'attached'"""
 
 
+keyed = False  # rows stay where they are when indexed columns change
+
+
 class Wrong(Exception):
     """A judge's verdict."""
 
@@ -84,6 +87,8 @@ def settings(seed, keep=(), points=True, knobs_on=True):
     }
     if not points:
         out["zheap.debug_points"] = 0
+    if keyed:
+        out["zheap.update_indexed_in_place"] = "on"
     if knobs_on:
         out["zheap.debug_seed"] = seed
         if keep:

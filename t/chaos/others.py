@@ -96,10 +96,10 @@ def serial(args, seed):
 
 
 def model(args, seed):
-    cluster = model_check.ModelCluster(args.bindir, args.am)
+    cluster = model_check.ModelCluster(args.bindir, args.am, args.keyed)
     # heap wouldn't wait, nor does the model know that
     cluster.drawn = settings(seed, KEEP)
-    checker = model_check.Checker(cluster, seed, args.verbose)
+    checker = model_check.Checker(cluster, seed, args.verbose, args.keyed)
     try:
         cluster.create()
         checker.history_of(args.steps * 2 // 3)

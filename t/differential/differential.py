@@ -11,9 +11,10 @@ After every step rows, row counts, SQLSTATEs and who waits must be the same
 (player.py says what makes that sound).  At the end zheap_check and amcheck.
 
 usage: differential.py --bindir DIR [--seeds FIRST-LAST] [--steps N]
-                       [--am heap] [--verbose] [--keep] [--no-shrink]
+                       [--am heap] [--keyed] [--verbose] [--keep] [--no-shrink]
 
---am heap compares heap with heap: that tests the test.  At a difference it
+--am heap compares heap with heap: that tests the test.  --keyed: rows stay where
+they are when indexed columns change, as half of the updates do.  At a difference it
 prints the seed and the failing prefix, tries to shrink it, and exits non-zero.
 Needs python3-psycopg2, zheap_am and amcheck installed; starts a throw-away
 cluster (as an ordinary user when run by root).
@@ -30,7 +31,8 @@ import psycopg2
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "python"))
 from throwaway import Cluster, become_ordinary, play_seeds  # noqa: E402
-from generator import KEEPER, NSESSIONS, PLANNER, generator_for, schema  # noqa: E402
+from generator import (KEEPER, NSESSIONS, PLANNER, generator_for,  # noqa: E402
+                       keyed_generator_for, keyed_schema, schema)
 from player import Difference, Player  # noqa: E402
 
 SETTINGS = """
@@ -56,10 +58,17 @@ SELECT bt_index_check(i.indexrelid, true) FROM pg_index i
 	WHERE b.amname = 'btree' AND x.relkind = 'i' AND i.indisvalid AND x.relnamespace =
 		'public'::regnamespace"""
 
+STALE = """
+SELECT count(*) FROM (VALUES ('t'), ('c'), ('p0'), ('p1')) x (t),
+	generate_series(0, pg_relation_size(t::regclass) / 8192 - 1) b,
+	zheap_page_items(t::regclass, b) WHERE 'stale' = ANY (flags)"""
+
 
 class Arena:
     """A cluster in which histories are played."""
 
+    keyed = False
+    stale = 0  # rows that changed a key in place, at the ends of histories
     schema = staticmethod(schema)
     generator_for = staticmethod(generator_for)
 
@@ -129,7 +138,18 @@ class Arena:
                     link.run("SET lock_timeout = '30ms'")
                 if (seed + n) % 3 == 0:
                     link.run("SET zheap.rollback_foreground_size = 0")
+        if self.keyed and self.am == "zheap":
+            self.allow_keys(player.sides[0].monitor)
         return player
+
+    def allow_keys(self, link):
+        """Keys of most tables change in place from the first step on."""
+        for table, column in (("t", "v"), ("c", "w"), ("p0", "v")):
+            flags = "SELECT 'keys_allowed' = ANY (zheap_page_flags('%s', 0))" % table
+            end = time.time() + 60
+            while link.run(flags).rows != [(True,)] and time.time() < end:
+                for sql in "BEGIN", "UPDATE %s SET %s = %s + 1" % (table, column, column), "ROLLBACK":
+                    link.run(sql)
 
     def end_prepared(self):
         rows = self.admin("SELECT gid, database FROM pg_prepared_xacts")
@@ -146,6 +166,8 @@ class Arena:
             got = player.sides[0].monitor.run(CHECKS)
             if got.code or got.rows:
                 raise Difference("zheap_check: %s" % got)
+            if self.keyed:
+                self.stale += player.sides[0].monitor.run(STALE).rows[0][0]
         got = player.sides[0].monitor.run(INDEX_CHECKS)
         if got.code:
             raise Difference("bt_index_check: %s" % got)
@@ -250,6 +272,7 @@ def main():
     ap.add_argument("--seeds", default="1-20")
     ap.add_argument("--steps", type=int, default=500)
     ap.add_argument("--am", default="zheap", help="heap: tests the test itself")
+    ap.add_argument("--keyed", action="store_true", help="updates change indexed columns")
     ap.add_argument("--verbose", action="store_true")
     ap.add_argument("--keep", action="store_true", help="keep the cluster after a failure")
     ap.add_argument("--settings", default="", help="of the server; ; between them")
@@ -258,6 +281,12 @@ def main():
     args = ap.parse_args()
     become_ordinary(__file__)
     arena = None
+    if args.keyed:
+        Arena.keyed = True
+        Arena.schema = staticmethod(keyed_schema)
+        Arena.generator_for = staticmethod(keyed_generator_for)
+        if args.am == "zheap":
+            args.settings += ";zheap.update_indexed_in_place = on"
 
     def play(seed):
         nonlocal arena
@@ -299,6 +328,10 @@ def main():
         return True
 
     status = play_seeds(args.seeds, play)
+    if args.keyed and arena is not None:
+        print("%d rows had changed a key in place" % arena.stale)
+        if args.am == "zheap" and arena.stale == 0:
+            status = 1
     if arena is not None:
         arena.cluster.drop()
         shutil.rmtree(arena.cluster.root, ignore_errors=True)

@@ -74,6 +74,24 @@ INSERT INTO p SELECT g, g %% 8, g, 'p' FROM generate_series(1, %d) g""" % (
     return out
 
 
+# rows that may stay in place while these columns change: half of the seeds
+# without the other kinds of indexes over them
+KEYED = """
+CREATE INDEX t_k2 ON t (k);
+CREATE INDEX t_v ON t (v, k);
+CREATE INDEX t_s ON t (s);
+CREATE INDEX c_w ON c (w);
+CREATE INDEX p_v ON p (v)"""
+SOFT = """
+DROP INDEX IF EXISTS t_e, t_i, t_h, t_u;
+CREATE UNIQUE INDEX t_u ON t (u)"""
+
+
+def keyed_schema(r, access_method):
+    out = schema(r, access_method) + [KEYED]
+    return out + [SOFT] if r.random() < 0.5 else out
+
+
 def triggers(r):
     out = ["""
 CREATE FUNCTION brief(a t) RETURNS text LANGUAGE sql AS $$
@@ -135,6 +153,8 @@ END $$"""]
 
 class Generator:
     """Steps for a player, by what its sessions are in the middle of."""
+
+    keyed = False  # half of all updates change columns with an index
 
     def __init__(self, r, player, vacuum_full):
         self.r, self.player, self.vacuum_full = r, player, vacuum_full
@@ -343,6 +363,12 @@ class Generator:
             "u = %d" % r.randrange(60), "u = NULL, v = v + 1",
             "u = u + 1", "id = %d" % self.id(), "id = id + 1",
             "id = %d, v = v + 1" % r.randrange(1, 60), "v = v", "s = s, x = x"])
+        if self.keyed and r.random() < 0.5:
+            sets = r.choice([
+                "k = %d" % r.randrange(8), "k = %d" % r.randrange(8),
+                "k = (k + 1) % 8", "k = 7 - k, v = v + 1", "v = v + 1",
+                "v = %d, k = %d" % (r.randrange(9), r.randrange(8)),
+                "s = 's%d', k = %d" % (r.randrange(5), r.randrange(8))])
         where = r.choice(["id = %d" % self.id(), "id = %d" % self.id(),
                           "id " + self.span(),
                           "id = %d AND v %% 2 = 0" % self.id(),
@@ -593,3 +619,9 @@ class Generator:
 
 def generator_for(seed, player, vacuum_full):
     return Generator(random.Random(seed * 7919 + 1), player, vacuum_full)
+
+
+def keyed_generator_for(seed, player, vacuum_full):
+    generator = generator_for(seed, player, vacuum_full)
+    generator.keyed = True
+    return generator

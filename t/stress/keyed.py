@@ -69,7 +69,7 @@ def setup():
     cur.execute("INSERT INTO k SELECT i, i %% %d, i, 'x' || i %% 5, 0 "
                 "FROM generate_series(1, %d) i" % (args.keys, args.rows))
     while args.setting == "on":  # until scans of before are gone
-        cur.execute("UPDATE k SET id = id WHERE id = 1")
+        cur.execute("UPDATE k SET a = a + 1 WHERE id = 1")
         cur.execute("SELECT 'keys_allowed' = ANY (zheap_page_flags('k', 0))")
         if cur.fetchone()[0]:
             break

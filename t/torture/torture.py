@@ -244,6 +244,8 @@ synchronous_standby_names = '%s'
             text = text.replace("full_page_writes = off", "full_page_writes = on")
         else:
             text = text.replace("checking = 'zheap'", "checking = ''")
+        if self.args.keyed:
+            text += "zheap.update_indexed_in_place = on\n"
         if source is not None:
             text += "primary_conninfo = 'host=%s port=5432 user=tester'\n" % source.socket
         return text
@@ -287,7 +289,10 @@ synchronous_standby_names = '%s'
         if r.random() < 0.7:
             a, b = sorted((a, b))
         amount = r.randrange(1, 50)
-        if x < 0.40:
+        if self.args.keyed and r.random() < 0.5:
+            cur.execute("UPDATE account SET k = %s WHERE id = %s OR k = %s",
+                        (r.randrange(9), a, r.choice([-1, -1, 3])))
+        elif x < 0.40:
             cur.execute("UPDATE account SET balance = balance - %s WHERE id = %s",
                         (amount, a))
             if cur.rowcount == 1:
@@ -649,6 +654,8 @@ def main():
                     help="mean time of load in a cycle")
     ap.add_argument("--clients", type=int, default=5)
     ap.add_argument("--standby", action="store_true")
+    ap.add_argument("--keyed", action="store_true",
+                    help="half of the changes are of an indexed column, in place")
     ap.add_argument("--keep", action="store_true")
     args = ap.parse_args()
     become_ordinary(__file__)

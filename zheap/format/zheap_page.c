@@ -191,8 +191,7 @@ zheap_page_report(Relation rel, BlockNumber block, Page page)
 						block, RelationGetRelationName(rel)),
 				 errdetail("Magic number is %04X, expected %04X.",
 						   opaque->magic, ZHEAP_PAGE_MAGIC)));
-	if (opaque->version != ZHEAP_PAGE_VERSION &&
-		opaque->version != ZHEAP_PAGE_VERSION_STALE)
+	if (!ZPageVersionIsKnown(opaque->version))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("block %u of zheap relation \"%s\" has format version %u, expected %u",

@@ -44,7 +44,13 @@
  * A page that holds rows marked STALE, or line pointers without a body that
  * may have been (Z45).  A library that doesn't know the mark refuses it.
  */
-#define ZHEAP_PAGE_VERSION_STALE	2
+#define ZHEAP_PAGE_VERSION_STALE	3
+
+/* both, in one comparison: they differ in one bit */
+#define ZPAGE_VERSION_MASK \
+	(0xFF & ~(ZHEAP_PAGE_VERSION ^ ZHEAP_PAGE_VERSION_STALE))
+#define ZPageVersionIsKnown(v) \
+	(((v) & ZPAGE_VERSION_MASK) == (ZHEAP_PAGE_VERSION & ZPAGE_VERSION_MASK))
 
 typedef struct ZPageOpaqueData
 {
@@ -276,6 +282,21 @@ zheap_page_special_size(Page page)
 		(opaque->nslots + ((opaque->flags & ZPAGE_HAS_SPILL) != 0));
 }
 
+/* magic and version, which begin the opaque, in one comparison */
+static inline bool
+zheap_page_is_of_known_kind(ZPageOpaque opaque)
+{
+	static const ZPageOpaqueData mask = {0xFFFF, ZPAGE_VERSION_MASK, 0, 0, 0};
+	static const ZPageOpaqueData kind = {ZHEAP_PAGE_MAGIC,
+	ZHEAP_PAGE_VERSION & ZPAGE_VERSION_MASK, 0, 0, 0};
+	uint32		x[3];
+
+	memcpy(&x[0], opaque, sizeof(uint32));
+	memcpy(&x[1], &mask, sizeof(uint32));
+	memcpy(&x[2], &kind, sizeof(uint32));
+	return (x[0] & x[1]) == x[2];
+}
+
 /* cheap test before anything is believed; false for new and foreign pages */
 static inline bool
 zheap_page_is_valid(Page page)
@@ -284,9 +305,7 @@ zheap_page_is_valid(Page page)
 	ZPageOpaque opaque = ZPageGetOpaque(page);
 
 	return !PageIsNew(page) &&
-		opaque->magic == ZHEAP_PAGE_MAGIC &&
-		(opaque->version == ZHEAP_PAGE_VERSION ||
-		 opaque->version == ZHEAP_PAGE_VERSION_STALE) &&
+		zheap_page_is_of_known_kind(opaque) &&
 		opaque->nslots >= 1 && opaque->nslots <= ZHEAP_MAX_XACT_SLOTS &&
 		ph->pd_special == BLCKSZ - zheap_page_special_size(page) &&
 		ph->pd_lower >= SizeOfPageHeaderData &&

@@ -42,32 +42,18 @@
 #include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_keyed.h"
 
-/* tables that a backend remembers */
-#define REMEMBERED				64
+/* in a backend without shared memory, nobody announces anything */
+static ZAnnounceShared unshared;
 
-typedef struct AnnounceShared
-{
-	pg_atomic_uint64 number;	/* of announcements, and of what may be one */
-	pg_atomic_uint64 stamp;		/* of the newest, or InvalidFxid */
-} AnnounceShared;
+ZAnnounceShared *zheap_announce_shared = &unshared;
+ZAnnounceKnown zheap_announce_known[ZANNOUNCE_KNOWN];
 
-static AnnounceShared *shared = NULL;
-
-typedef struct Known
-{
-	RelFileLocator locator;
-	uint64		number;			/* of announcements when the page was read, 0:
-								 * it wasn't */
-	uint64		changes;		/* zheap_keyed_changes of then */
-	uint16		flags;			/* of the page */
-} Known;
-
-static Known known[REMEMBERED];
+#define shared zheap_announce_shared
 
 void
 zheap_announce_shmem_request(void)
 {
-	RequestAddinShmemSpace(sizeof(AnnounceShared));
+	RequestAddinShmemSpace(sizeof(ZAnnounceShared));
 }
 
 void
@@ -76,7 +62,7 @@ zheap_announce_shmem_startup(void)
 	bool		found;
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	shared = ShmemInitStruct("zheap announcements", sizeof(AnnounceShared),
+	shared = ShmemInitStruct("zheap announcements", sizeof(ZAnnounceShared),
 							 &found);
 	if (!found)
 	{
@@ -103,31 +89,21 @@ read_flags(Relation rel)
 	return flags;
 }
 
-/* what the first page says, or said at the last announcement */
-static Known *
-look_up(Relation rel)
+/* of zheap_announce_look_up(): not known yet, or not any more */
+ZAnnounceKnown *
+zheap_announce_read(Relation rel)
 {
-	Known	   *k = &known[RelationGetRelid(rel) % REMEMBERED];
+	ZAnnounceKnown *k =
+		&zheap_announce_known[RelationGetRelid(rel) % ZANNOUNCE_KNOWN];
 	uint64		number = pg_atomic_read_u64(&shared->number);
 	uint64		changes = zheap_keyed_changes;
 
-	if (likely(k->number == number && k->changes == changes &&
-			   RelFileLocatorEquals(k->locator, rel->rd_locator)))
-		return k;
 	k->number = 0;
-	k->flags = read_flags(rel);
+	k->flags = RelationUsesLocalBuffers(rel) ? 0 : read_flags(rel);
 	k->locator = rel->rd_locator;
 	k->changes = changes;
 	k->number = number;
 	return k;
-}
-
-bool
-zheap_announce_is_made(Relation rel)
-{
-	if (RelationUsesLocalBuffers(rel))
-		return false;
-	return (look_up(rel)->flags & ZPAGE_ANNOUNCED) != 0;
 }
 
 /* the first page is locked, so nobody can see the flag without the stamp */
@@ -181,17 +157,14 @@ set_flags(Relation rel, uint16 flags, Fxid conflict)
 bool
 zheap_announce_allows(Relation rel)
 {
-	Known	   *k = look_up(rel);
+	ZAnnounceKnown *k = zheap_announce_look_up(rel);
 	UndoHorizons hz;
 	Fxid		stamp;
 
 	if (k->flags & ZPAGE_KEYS_ALLOWED)
 		return true;
 	if ((k->flags & ZPAGE_ANNOUNCED) == 0)
-	{
-		(void) set_flags(rel, ZPAGE_ANNOUNCED, InvalidFxid);
 		return false;
-	}
 	stamp = pg_atomic_read_u64(&shared->stamp);
 	if (stamp == InvalidFxid)
 	{
@@ -205,6 +178,13 @@ zheap_announce_allows(Relation rel)
 	UNDO_POINT("allowed");
 	k->flags |= ZPAGE_KEYS_ALLOWED;
 	return true;
+}
+
+void
+zheap_announce_make(Relation rel)
+{
+	if ((zheap_announce_look_up(rel)->flags & ZPAGE_ANNOUNCED) == 0)
+		(void) set_flags(rel, ZPAGE_ANNOUNCED, InvalidFxid);
 }
 
 void

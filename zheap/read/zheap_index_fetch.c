@@ -314,7 +314,7 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	{
 		bool		mine;
 
-		stale = zheap_page_row_is_stale(page, off);
+		stale = ZPageMayHoldStale(page) && zheap_page_row_is_stale(page, off);
 		found = !zheap_visibility_is_past(&cx, buffer, page, off, &mine) &&
 			zheap_visibility_find(&cx, buffer, page, block, off, &v);
 		if (found)

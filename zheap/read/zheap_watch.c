@@ -28,12 +28,10 @@
 #include "access/nbtree.h"
 #include "access/tableam.h"
 #include "catalog/pg_am_d.h"
-#include "miscadmin.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
 
-#include "zheap/history/zheap_announce.h"
 #include "zheap/history/zheap_keyed.h"
 #include "zheap/read/zheap_watch.h"
 
@@ -81,19 +79,15 @@ watch_rescan(IndexScanDesc scan, ScanKey keys, int nkeys, ScanKey orderbys,
 }
 
 void
-zheap_watch_begin(Relation rel)
+zheap_watch_indexes(Relation rel)
 {
 	Oid			relid = RelationGetRelid(rel);
 	uint64		before;
 	List	   *oids;
 	ListCell   *lc;
 
-	/* a uniqueness check, with a leaf locked, is no scan */
-	if (InterruptHoldoffCount > 0)
-		return;
-	if (!zheap_announce_is_made(rel) ||
-		(seen_to[relid % REMEMBERED].relid == relid &&
-		 seen_to[relid % REMEMBERED].changes == zheap_keyed_changes))
+	if (seen_to[relid % REMEMBERED].relid == relid &&
+		seen_to[relid % REMEMBERED].changes == zheap_keyed_changes)
 		return;
 	zheap_routine = rel->rd_tableam;
 	before = zheap_keyed_changes;

@@ -10,7 +10,9 @@
 
 #include "access/genam.h"
 #include "access/relscan.h"
+#include "miscadmin.h"
 
+#include "zheap/history/zheap_announce.h"
 #include "zheap/history/zheap_history.h"
 
 /* what an index scan keeps between fetches; the beginning of it */
@@ -21,8 +23,16 @@ typedef struct ZWatchedFetch
 								 * NULL */
 } ZWatchedFetch;
 
-/* A scan of one of the table's indexes begins: see to it that it is watched. */
-extern void zheap_watch_begin(Relation rel);
+/* A scan of an index of an announced table begins: have it watched. */
+extern void zheap_watch_indexes(Relation rel);
+
+static inline void
+zheap_watch_begin(Relation rel)
+{
+	/* a uniqueness check, with a leaf locked, is no scan */
+	if (InterruptHoldoffCount == 0 && unlikely(zheap_announce_is_made(rel)))
+		zheap_watch_indexes(rel);
+}
 
 /*
  * Is a version of a row right for the entry that the scan stands at (Z49)?  Of

@@ -757,6 +757,8 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 			*update_indexes = TU_All;
 		else if (plan.summary_changed)
 			*update_indexes = TU_Summarizing;
+		if (plan.move && plan.waited)
+			zheap_announce_make(rel);
 		if (!plan.move && plan.new_entries != NULL)
 			zheap_entry_insert(rel, plan.soft, plan.new_entries, slot, &newtid,
 							   plan.may_have_entry);

@@ -1,0 +1,112 @@
+"""One of five indexed columns is updated, where rows stay in place
+(zheap.update_indexed_in_place), with and without an old snapshot."""
+from __future__ import annotations
+
+import time
+
+from .driver import Bench
+from .measure import Span, Timed
+from .pgbench import Pgbench
+from .server import Side, ask
+from .work_pgbench import note_run
+
+INDEXES = ("five_a", "five_b", "five_c", "five_d", "five_pkey")
+UPDATE = """\\set id random(1, 25000 * :scale)
+\\set a random(1, 1000000)
+UPDATE five SET a = :a WHERE id = :id;
+"""
+OTHER = """\\set id random(1, 25000 * :scale)
+UPDATE five SET n = n + 1 WHERE id = :id;
+"""
+SELECT = """\\set a random(1, 1000000)
+SELECT count(n) FROM five WHERE a BETWEEN :a AND :a + 2000;
+"""
+ONLY = """\\set b random(1, 25000 * :scale)
+SELECT count(*) FROM five WHERE b BETWEEN :b AND :b + 50;
+"""
+
+
+def sizes(side: Side) -> dict[str, int]:
+    names = ("five",) + INDEXES
+    row = side.sql("SELECT " + ", ".join(f"pg_relation_size('{n}')" for n in names))[0]
+    return dict(zip(names, row))
+
+
+def make(b: Bench, side: Side) -> None:
+    side.fresh_database()
+    side.sql("CREATE TABLE five (id int PRIMARY KEY, a int, b int, c int, d int, "
+             "n int, t text)")
+    side.sql("INSERT INTO five SELECT g, (g * 7919::bigint) % 1000000, g, g, g, 0, "
+             f"repeat('x', 40) FROM generate_series(1, {25000 * b.p.scale}) g")
+    for column in "abcd":
+        side.sql(f"CREATE INDEX five_{column} ON five ({column})")
+    side.sql("VACUUM ANALYZE")
+    if not side.undo:
+        return
+    side.sql(f"ALTER DATABASE {side.value('SELECT current_database()')} "
+             "SET zheap.update_indexed_in_place = on")
+    deadline = time.monotonic() + 60
+    while "keys_allowed" not in side.value("SELECT zheap_page_flags('five', 0)"):
+        side.sql("UPDATE five SET a = a + 1 WHERE id = 1")
+        assert time.monotonic() < deadline, "old snapshots don't go"
+        time.sleep(0.05)
+
+
+def reads(b: Bench, side: Side, variant: str) -> None:
+    for name, script in (("select", SELECT), ("index-only", ONLY)):
+        with Span(side) as span:
+            pg = Pgbench(side, b.p.clients, b.p.short, script=script,
+                         scale=b.p.scale).wait()
+        note_run(b, side, pg, span, f"{name} {variant}")
+
+
+def writes(b: Bench, side: Side, variant: str, script: str = UPDATE) -> None:
+    begin = sizes(side)
+    with Span(side) as span:
+        pg = Pgbench(side, b.p.clients, b.p.short, script=script,
+                     scale=b.p.scale).wait()
+    note_run(b, side, pg, span, variant)
+    end = sizes(side)
+    b.note(side, "table_growth", end["five"] / begin["five"] - 1, "share", variant)
+    b.note(side, "changed_index_growth", end["five_a"] / begin["five_a"] - 1,
+           "share", variant)
+    b.note(side, "other_indexes_growth", sum(end[n] for n in INDEXES[1:]) /
+           sum(begin[n] for n in INDEXES[1:]) - 1, "share", variant)
+
+
+def check(b: Bench, side: Side) -> None:
+    with Timed(side) as t:
+        t.set(enable_indexscan="off", enable_bitmapscan="off",
+              enable_indexonlyscan="off")
+        question = "SELECT count(*), sum(a), sum(n) FROM five WHERE a > 0"
+        by_table = t.run(question)[2]
+        t.set(enable_indexscan="on", enable_seqscan="off")
+        by_index = t.run(question)[2]
+    b.check(side, "all rows are there, by table and by index",
+            by_table == by_index, f"{by_table} {by_index}")
+    b.check_pages(side, "five")
+
+
+def keyed(b: Bench) -> None:
+    for side in b.turns():
+        make(b, side)
+        with b.active(side):
+            reads(b, side, "before")
+            writes(b, side, "five, other column", OTHER)
+            writes(b, side, "five")
+            reads(b, side, "in the midst")
+            side.sql("VACUUM five")
+            side.sql("VACUUM five")
+            reads(b, side, "vacuumed")
+            check(b, side)
+        make(b, side)
+        question = "SELECT count(*), sum(a) FROM five WHERE a BETWEEN 1000 AND 200000"
+        with b.active(side), Timed(side) as old:
+            old.set(enable_seqscan="off")
+            old.cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+            first = old.run(question)[2]
+            writes(b, side, "five, old snapshot")
+            b.check(side, "the old snapshot saw the same", first == old.run(question)[2])
+            ask(old.cursor, "COMMIT")
+            writes(b, side, "five, snapshot gone")
+            check(b, side)
