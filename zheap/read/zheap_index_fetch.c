@@ -106,6 +106,8 @@ zheap_index_fetch_reset(struct IndexFetchTableData *data)
 {
 	ZIndexFetch fetch = (ZIndexFetch) data;
 
+	if (unlikely(fetch->watched.nold > 0))
+		zheap_watch_delete_old(&fetch->watched);
 	for (int i = 0; i < fetch->npins; i++)
 	{
 		if (BufferIsValid(fetch->buffer[i]))
@@ -338,10 +340,20 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 		return zheap_index_fetch_tuple(data, tid, snapshot, slot, call_again,
 									   all_dead);
 	}
-	if (found && unlikely(stale) &&
-		!zheap_watch_accepts(&fetch->watched, tid, call_again, &v))
-		found = snapshot->snapshot_type == SNAPSHOT_DIRTY &&
+	if (unlikely(stale) &&
+		(!found ||
+		 !zheap_watch_accepts(&fetch->watched, tid, call_again, &v)))
+	{
+		if (found || all_dead)
+		{
+			ItemPointerData plain;
+
+			ItemPointerSet(&plain, block, off);
+			zheap_watch_note_old(&fetch->watched, buffer, &plain);
+		}
+		found = found && snapshot->snapshot_type == SNAPSHOT_DIRTY &&
 			find_in_progress(fetch, tid, snapshot, call_again, &v);
+	}
 	if (found)
 	{
 		ItemPointerData found_tid;
@@ -857,6 +869,10 @@ zheap_index_fetch_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 	Page		leaf = NULL;
 	Fxid		conflict = InvalidFxid;
 	ZReadContext cx;
+
+	/* nbtree asks for less than a page; zheap_watch_delete_old() for all */
+	bool		limited = delstate->bottomup &&
+		delstate->bottomupfreespace < BLCKSZ;
 	int			ngroups;
 	int			visited = 0;	/* entries */
 	int			found = 0;
@@ -885,7 +901,7 @@ zheap_index_fetch_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 		int			found_here;
 		int			freed_here;
 
-		if (delstate->bottomup && g == BOTTOMUP_MAX_BLOCKS)
+		if (limited && g == BOTTOMUP_MAX_BLOCKS)
 			break;
 		buffer = ReleaseAndReadBuffer(buffer, rel, groups[g].block);
 		found_here = judge_entries(&cx, buffer, delstate, leaf, entries, n,
@@ -895,7 +911,7 @@ zheap_index_fetch_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 		visited += n;
 		found += found_here;
 		freed += freed_here;
-		if (delstate->bottomup &&
+		if (limited &&
 			((found_here == 0 && g > 0) ||
 			 freed >= delstate->bottomupfreespace))
 			break;

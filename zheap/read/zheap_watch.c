@@ -27,13 +27,18 @@
 
 #include "access/nbtree.h"
 #include "access/tableam.h"
+#include "access/xlog.h"
 #include "catalog/pg_am_d.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
 
+#include "undo/undo_debug.h"
 #include "zheap/history/zheap_keyed.h"
 #include "zheap/read/zheap_watch.h"
+
+/* fewer old entries of a leaf aren't worth its lock and WAL */
+#define MIN_OLD					UNDO_KNOB("min-old-entries", 4, 1, 4)
 
 /* tables whose indexes were seen to */
 #define REMEMBERED				64
@@ -159,4 +164,151 @@ zheap_watch_accepts(ZWatchedFetch *fetch, ItemPointer tid, bool *call_again,
 							   (IndexTuple) (so->currTuples +
 											 item->tupleOffset),
 							   v->data, v->len, true) == ZKEY_SAME;
+}
+
+/* ----------------------------------------------------------------
+ *	old entries
+ * ----------------------------------------------------------------
+ */
+
+/* does nobody need the entry that the scan stands at (Z50) */
+static bool
+is_old(ZWatchedFetch *fetch, Buffer buffer, const ItemPointerData *plain)
+{
+	BTScanOpaque so = (BTScanOpaque) fetch->scan->opaque;
+	BTScanPosItem *item = &so->currPos.items[so->currPos.itemIndex];
+	BlockNumber block = ItemPointerGetBlockNumber(plain);
+	OffsetNumber off = ItemPointerGetOffsetNumber(plain);
+	Page		page = BufferGetPage(buffer);
+	Fxid		conflict = InvalidFxid;
+	ZReadContext cx;
+	bool		newest;
+	bool		old = false;
+
+	zheap_visibility_begin(&cx, fetch->base.rel, NULL);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	if (off <= PageGetMaxOffsetNumber(page) &&
+		ItemIdIsUsed(PageGetItemId(page, off)))
+		old = zheap_newest_dead_to_all(&cx, buffer, page, block, off) ||
+			!zheap_keyed_is_needed(&cx, fetch->scan->indexRelation,
+								   (IndexTuple) (so->currTuples +
+												 item->tupleOffset),
+								   buffer, page, block, off, &conflict,
+								   &newest);
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	zheap_visibility_end(&cx);
+	return old;
+}
+
+void
+zheap_watch_note_old(ZWatchedFetch *fetch, Buffer buffer,
+					 const ItemPointerData *plain)
+{
+	BlockNumber leaf;
+
+	if (fetch->scan == NULL || fetch->old_needed || RecoveryInProgress())
+		return;
+	leaf = ((BTScanOpaque) fetch->scan->opaque)->currPos.currPage;
+	if (fetch->nold > 0 &&
+		(leaf != fetch->leaf || fetch->nold == ZWATCH_MAX_OLD))
+		zheap_watch_delete_old(fetch);
+	if (!is_old(fetch, buffer, plain))
+	{
+		/* an old snapshot is there, most likely */
+		fetch->old_needed = true;
+		return;
+	}
+	fetch->leaf = leaf;
+	fetch->old[fetch->nold++] = *plain;
+}
+
+static int
+compare_tids(const void *a, const void *b)
+{
+	return ItemPointerCompare(unconstify(ItemPointerData *,
+										 (const ItemPointerData *) a),
+							  unconstify(ItemPointerData *,
+										 (const ItemPointerData *) b));
+}
+
+/* all entries on a leaf of the rows noted, whatever their key */
+static void
+list_entries(ZWatchedFetch *fetch, Page leaf, TM_IndexDeleteOp *op)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(leaf);
+
+	for (OffsetNumber off = P_FIRSTDATAKEY(BTPageGetOpaque(leaf)); off <= max;
+		 off++)
+	{
+		IndexTuple	item = (IndexTuple) PageGetItem(leaf,
+													PageGetItemId(leaf, off));
+		int			n = BTreeTupleIsPosting(item) ?
+			BTreeTupleGetNPosting(item) : 1;
+
+		for (int i = 0; i < n; i++)
+		{
+			ItemPointer tid = BTreeTupleIsPosting(item) ?
+				BTreeTupleGetPostingN(item, i) : &item->t_tid;
+			TM_IndexStatus *status = &op->status[op->ndeltids];
+
+			if (bsearch(tid, fetch->old, fetch->nold, sizeof(ItemPointerData),
+						compare_tids) == NULL)
+				continue;
+			op->deltids[op->ndeltids].tid = *tid;
+			op->deltids[op->ndeltids].id = op->ndeltids;
+			status->idxoffnum = off;
+			status->knowndeletable = false;
+			status->promising = true;
+			status->freespace = 1;
+			op->ndeltids++;
+		}
+	}
+}
+
+/*
+ * Each entry is judged anew with the leaf locked, by
+ * zheap_index_fetch_delete_tuples().  A leaf that somebody else has locked is
+ * left as it is.
+ */
+void
+zheap_watch_delete_old(ZWatchedFetch *fetch)
+{
+	Relation	index;
+	Buffer		buffer;
+	Page		page;
+	TM_IndexDeleteOp op;
+
+	if (fetch->nold < MIN_OLD)
+	{
+		fetch->nold = 0;
+		return;
+	}
+	index = fetch->scan->indexRelation;
+	qsort(fetch->old, fetch->nold, sizeof(ItemPointerData), compare_tids);
+	buffer = ReadBuffer(index, fetch->leaf);
+	if (ConditionalLockBuffer(buffer))
+	{
+		page = BufferGetPage(buffer);
+		_bt_checkpage(index, buffer);
+		if (P_ISLEAF(BTPageGetOpaque(page)) &&
+			!P_IGNORE(BTPageGetOpaque(page)))
+		{
+			memset(&op, 0, sizeof(op));
+			op.irel = index;
+			op.iblknum = fetch->leaf;
+			/* so that there may be nothing to delete; no limits */
+			op.bottomup = true;
+			op.bottomupfreespace = BLCKSZ;
+			op.deltids = palloc(MaxTIDsPerBTreePage * sizeof(TM_IndexDelete));
+			op.status = palloc(MaxTIDsPerBTreePage * sizeof(TM_IndexStatus));
+			list_entries(fetch, page, &op);
+			if (op.ndeltids > 0)
+				_bt_delitems_delete_check(index, buffer, fetch->base.rel, &op);
+			pfree(op.deltids);
+			pfree(op.status);
+		}
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	}
+	ReleaseBuffer(buffer);
+	fetch->nold = 0;
 }

@@ -15,12 +15,20 @@
 #include "zheap/history/zheap_announce.h"
 #include "zheap/history/zheap_history.h"
 
+/* rows whose old entries a scan deletes at a time */
+#define ZWATCH_MAX_OLD			64
+
 /* what an index scan keeps between fetches; the beginning of it */
 typedef struct ZWatchedFetch
 {
 	IndexFetchTableData base;	/* must be first */
 	IndexScanDesc scan;			/* of a soft index, whose entries are kept; or
 								 * NULL */
+	/* entries of a leaf that nobody needs, by their rows */
+	BlockNumber leaf;
+	int			nold;
+	bool		old_needed;		/* others of the scan were: it looks no more */
+	ItemPointerData old[ZWATCH_MAX_OLD];
 } ZWatchedFetch;
 
 /* A scan of an index of an announced table begins: have it watched. */
@@ -42,5 +50,17 @@ zheap_watch_begin(Relation rel)
  */
 extern bool zheap_watch_accepts(ZWatchedFetch *fetch, ItemPointer tid,
 								bool *call_again, const ZVersion *v);
+
+/*
+ * The entry that a watched scan stands at is that of a key which its row
+ * doesn't have, or its row is dead to all.  Those that nobody needs are deleted
+ * when the scan leaves their leaf.  buffer is the row's page, pinned and not
+ * locked; plain is its TID.
+ */
+extern void zheap_watch_note_old(ZWatchedFetch *fetch, Buffer buffer,
+								 const ItemPointerData *plain);
+
+/* The scan ends, or begins anew. */
+extern void zheap_watch_delete_old(ZWatchedFetch *fetch);
 
 #endif							/* ZHEAP_WATCH_H */
