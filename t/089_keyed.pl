@@ -1,7 +1,8 @@
 # Indexed columns changed in place, where processes die and on a standby: a
 # crash between row and entry, or between VACUUM's sweep and its stamp; a change
 # of a key while VACUUM is between the two; old snapshots on a standby without
-# feedback, while entries are deleted and marks cleared; promotion.
+# feedback, while entries are deleted and marks cleared; promotion; a damaged first
+# page.
 use strict;
 use warnings;
 use FindBin;
@@ -222,6 +223,31 @@ same_as_heap($standby, 'after promotion');
 $standby->safe_psql('postgres', q{CALL twice('UPDATE @ SET a = a + 1, b = b + 1'); VACUUM x});
 same_as_heap($standby, 'changed after promotion');
 check_tables($standby, 'after promotion');
-$standby->stop;
 log_is_clean($standby);
+
+# the first page, which says what scans have to expect, is damaged: they expect
+# the worst, and need it for nothing else
+$standby->safe_psql('postgres', qq{
+CREATE TABLE $_ (id int PRIMARY KEY, a int, t text) USING zheap;
+CREATE INDEX ${_}_a ON $_ (a);
+INSERT INTO $_ SELECT g, g, repeat('x', 60) FROM generate_series(1, 1000) g}) for qw(never keyed);
+$standby->safe_psql('postgres', q{CALL keyed_allow('keyed')});
+$standby->safe_psql('postgres', 'UPDATE keyed SET a = a + 1000 WHERE id > 500');
+my %file = map { $_ => $standby->safe_psql('postgres', "SELECT pg_relation_filepath('$_')") } qw(never keyed);
+$standby->stop;
+overwrite($standby->data_dir . "/$file{$_}", 0, "\x55" x 8192) for qw(never keyed);
+$standby->start;
+my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT id, a FROM';
+is($standby->safe_psql('postgres', "$by_index never WHERE a BETWEEN 600 AND 601"), "600|600\n601|601", 'by index, beside a damaged first page');
+is($standby->safe_psql('postgres', "$by_index keyed WHERE a BETWEEN 600 AND 601 OR a = 1602"), '602|1602', 'keys that changed in place, too');
+is($standby->safe_psql('postgres', "$by_index keyed WHERE a BETWEEN 600 AND 601"), '', 'old keys are not found');
+for my $table (qw(never keyed))
+{
+	my ($ret, $out, $err) = $standby->psql('postgres', "SELECT count(t) FROM $table");
+	like($err, qr/ERROR:.*(block 0|$file{$table})/, "a scan of all of $table is told");
+	# no page tells that keys may change in place
+	$standby->safe_psql('postgres', "UPDATE $table SET a = -1 WHERE id = 700");
+	is($standby->safe_psql('postgres', "$by_index $table WHERE a = -1"), '700|-1', "a row of $table is changed");
+}
+$standby->stop;
 done_testing();

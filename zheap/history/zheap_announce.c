@@ -32,9 +32,11 @@
 #include "access/xlogutils.h"
 #include "port/atomics.h"
 #include "storage/bufmgr.h"
+#include "storage/checksum.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "storage/smgr.h"
 
 #include "undo/undo_debug.h"
 #include "zheap/format/zheap_format.h"
@@ -72,21 +74,59 @@ zheap_announce_shmem_startup(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
+/* the buffer is pinned; the pin is given up */
+static uint16
+take_flags(Buffer buffer)
+{
+	Page		page = BufferGetPage(buffer);
+	uint16		flags = 0;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	if (!PageIsNew(page))
+		flags = zheap_page_is_valid(page) ? ZPageGetOpaque(page)->flags :
+			ZANNOUNCE_UNREADABLE;
+	UnlockReleaseBuffer(buffer);
+	return flags;
+}
+
+/*
+ * As the file has it, past the buffers: damage is no ERROR here, and is none in
+ * a buffer after that.
+ */
+static uint16
+read_flags_of_file(Relation rel)
+{
+	PGIOAlignedBlock copy;
+	Page		page = copy.data;
+
+	smgrread(RelationGetSmgr(rel), MAIN_FORKNUM, 0, copy.data);
+	if (PageIsNew(page))
+		return 0;
+	if (!zheap_page_is_valid(page) ||
+		(DataChecksumsEnabled() &&
+		 pg_checksum_page(copy.data, 0) != ((PageHeader) page)->pd_checksum))
+		return ZANNOUNCE_UNREADABLE;
+	return ZPageGetOpaque(page)->flags;
+}
+
+/*
+ * A scan of an index needs no more of the first page than the flags, and does
+ * without the page if it is damaged: most tables have never had a flag.  If the
+ * page comes into a buffer while it is read from the file, and gets a flag
+ * there, the number of announcements has grown since the caller looked at it.
+ */
 static uint16
 read_flags(Relation rel)
 {
-	Buffer		buffer;
-	Page		page;
-	uint16		flags;
+	Buffer		recent;
 
 	if (RelationGetNumberOfBlocks(rel) == 0)
 		return 0;
-	buffer = ReadBuffer(rel, 0);
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	page = BufferGetPage(buffer);
-	flags = zheap_page_is_valid(page) ? ZPageGetOpaque(page)->flags : 0;
-	UnlockReleaseBuffer(buffer);
-	return flags;
+	recent = PrefetchBuffer(rel, MAIN_FORKNUM, 0).recent_buffer;
+	if (BufferIsValid(recent) &&
+		ReadRecentBuffer(rel->rd_locator, MAIN_FORKNUM, 0, recent))
+		return take_flags(recent);
+	return read_flags_of_file(rel);
 }
 
 /* of zheap_announce_look_up(): not known yet, or not any more */
@@ -161,6 +201,9 @@ zheap_announce_allows(Relation rel)
 	UndoHorizons hz;
 	Fxid		stamp;
 
+	/* a file of that name may have been dropped, and be another table's now */
+	if (k->changes != zheap_keyed_changes)
+		k = zheap_announce_read(rel);
 	if (k->flags & ZPAGE_KEYS_ALLOWED)
 		return true;
 	if ((k->flags & ZPAGE_ANNOUNCED) == 0)
@@ -183,16 +226,20 @@ zheap_announce_allows(Relation rel)
 void
 zheap_announce_make(Relation rel)
 {
-	if ((zheap_announce_look_up(rel)->flags & ZPAGE_ANNOUNCED) == 0)
+	if ((zheap_announce_look_up(rel)->flags &
+		 (ZPAGE_ANNOUNCED | ZANNOUNCE_UNREADABLE)) == 0)
 		(void) set_flags(rel, ZPAGE_ANNOUNCED, InvalidFxid);
 }
 
 void
 zheap_announce_copy(Relation rel, Relation newrel)
 {
-	uint16		flags = read_flags(rel) &
-		(ZPAGE_ANNOUNCED | ZPAGE_KEYS_ALLOWED);
+	uint16		flags;
 
+	if (RelationGetNumberOfBlocks(rel) == 0)
+		return;
+	flags = take_flags(ReadBuffer(rel, 0)) &
+		(ZPAGE_ANNOUNCED | ZPAGE_KEYS_ALLOWED);
 	if (flags != 0)
 		(void) set_flags(newrel, flags, InvalidFxid);
 }

@@ -31,8 +31,11 @@ typedef struct ZAnnounceKnown
 	uint64		number;			/* of announcements when the page was read, 0:
 								 * it wasn't */
 	uint64		changes;		/* zheap_keyed_changes of then */
-	uint16		flags;			/* of the page */
+	uint16		flags;			/* of the page, or UNREADABLE */
 } ZAnnounceKnown;
+
+/* The first page is damaged: scans expect what may be, no key changes. */
+#define ZANNOUNCE_UNREADABLE	0x8000
 
 #define ZANNOUNCE_KNOWN			1024
 extern ZAnnounceShared *zheap_announce_shared;
@@ -48,7 +51,6 @@ zheap_announce_look_up(Relation rel)
 
 	if (likely(k->number ==
 			   pg_atomic_read_u64(&zheap_announce_shared->number) &&
-			   k->changes == zheap_keyed_changes &&
 			   RelFileLocatorEquals(k->locator, rel->rd_locator)))
 		return k;
 	return zheap_announce_read(rel);
@@ -62,7 +64,8 @@ zheap_announce_look_up(Relation rel)
 static inline bool
 zheap_announce_is_made(Relation rel)
 {
-	return (zheap_announce_look_up(rel)->flags & ZPAGE_ANNOUNCED) != 0;
+	return (zheap_announce_look_up(rel)->flags &
+			(ZPAGE_ANNOUNCED | ZANNOUNCE_UNREADABLE)) != 0;
 }
 
 /*
