@@ -5,8 +5,8 @@ One row, one index of the soft kind (zheap/README, "Entries of rows that change
 their key"), a page with its mark STALE, its stamp and its bit of the
 visibility map; a writer that changes the key, commits, aborts; readers of MVCC
 snapshots that copy the leaf, look into the visibility map or fetch the row;
-readers without a snapshot that pin the leaf; deletion passes of the index;
-REINDEX, by a horizon that may have gone back;
+readers without a snapshot that pin the leaf; deletion passes of the index, be
+they its own or those of scans that have passed old entries; REINDEX, by a horizon that may have gone back;
 VACUUM with its three visits; crashes; a standby that replays the log with
 readers of its own.  Every order of their steps is tried, up to the bounds
 below.  In each state:
@@ -40,6 +40,7 @@ MUTANTS = {
     "search-first": "Z51: the index is searched before the row is changed",
     "no-search": "Z48: no search for the entry of an earlier time",
     "judge-unlocked": "Z50: judged before the leaf is locked",
+    "scan-unasked": "Z50: a scan deletes what it found old when it passed",
     "judge-newest": "Z50: only the newest version's key counts",
     "rollback-forgotten": "Z50: the version below a running one is forgotten",
     "rebuild-stamped": "Z52: an index built on a stamped page gets older keys, too",
@@ -68,23 +69,28 @@ World = namedtuple("World", [
     "leaf",      # None, or what the one who holds it will delete
     "vacuum",    # None, ("listed", what standbys were told), "sweeping" or "swept"
     "starts",    # what may still begin: see BOUNDS
-    "log", "pos"])  # with a standby: records, and how far it has replayed
+    "log", "pos",   # with a standby: records, and how far it has replayed
+    "noted"])    # mutant scan-unasked: what a scan is going to delete
 
 # phases of the writer after a change: "search", "insert", "done"
 
 
 def start(standby, mutant):
     return World((), (("A", 0),), False, 0, True, frozenset("A"), None,
-                 (None,), None, None, BOUNDS_SWEEP if mutant == "sweep-newer" else
-                 BOUNDS_STANDBY if standby else BOUNDS,
-                 () if standby else None, 0)
+                 (None,), None, None, BOUNDS_OF.get(
+                     mutant, BOUNDS_STANDBY if standby else BOUNDS),
+                 () if standby else None, 0, None)
 
 
 # readers, vacuums, crashes, bystanders, xids of the writer, rebuilds
 BOUNDS = (2, 3, 1, 1, 2, 1)
 BOUNDS_STANDBY = (1, 2, 0, 2, 2, 0)
-# two changes of the key, one VACUUM
-BOUNDS_SWEEP = (1, 1, 0, 1, 2, 0)
+BOUNDS_OF = {
+    # two changes of the key, one VACUUM
+    "sweep-newer": (1, 1, 0, 1, 2, 0),
+    # a scan that deletes, one that misses the entry
+    "scan-unasked": (2, 0, 0, 0, 2, 0),
+}
 
 
 def status(w, xid):
@@ -236,8 +242,12 @@ def steps_bystander(w, mutant):
 
 
 def steps_deleter(w, mutant):
+    """A scan deletes so, too: what it noted only tells it where to look."""
     if w.vacuum == "sweeping":
         return
+    if w.noted is not None and w.leaf is None:
+        n = w._replace(entries=w.entries - {w.noted}, noted=None)
+        yield "delete %s, noted" % w.noted, n
     if w.leaf is None:
         keys, conflict = needed_keys(w, mutant)
         for e in w.entries - keys:
@@ -375,7 +385,11 @@ def steps_one_reader(w, i, view, mutant):
             raise Found("wrong: %s by the map, instead of %s" % (e, key))
         if e != key and (not stale or mutant == "no-filter"):
             raise Found("wrong: %s by the row, instead of %s" % (e, key))
-        yield "fetch %s" % e, put((kind, xmin, r[2], rest, pinned))
+        n = put((kind, xmin, r[2], rest, pinned))
+        yield "fetch %s" % e, n
+        if (mutant == "scan-unasked" and w.log is None and
+                e in entries - needed_keys(w, mutant)[0]):
+            yield "fetch %s, noted" % e, n._replace(noted=e)
 
 
 def steps_readers(w, mutant):
