@@ -167,8 +167,12 @@ is_dead_to_all(ZIndexFetch fetch, ZReadContext *cx, Buffer buffer, Page page,
 void
 zheap_index_fetch_end(struct IndexFetchTableData *data)
 {
+	ZIndexFetch fetch = (ZIndexFetch) data;
+
 	zheap_index_fetch_reset(data);
-	pfree(data);
+	if (fetch->watched.old != NULL)
+		pfree(fetch->watched.old);
+	pfree(fetch);
 }
 
 /*

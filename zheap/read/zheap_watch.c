@@ -218,6 +218,10 @@ zheap_watch_note_old(ZWatchedFetch *fetch, Buffer buffer,
 		fetch->old_needed = true;
 		return;
 	}
+	if (fetch->old == NULL)
+		fetch->old = MemoryContextAlloc(GetMemoryChunkContext(fetch),
+										ZWATCH_MAX_OLD *
+										sizeof(ItemPointerData));
 	fetch->leaf = leaf;
 	fetch->old[fetch->nold++] = *plain;
 }

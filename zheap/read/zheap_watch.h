@@ -28,7 +28,7 @@ typedef struct ZWatchedFetch
 	BlockNumber leaf;
 	int			nold;
 	bool		old_needed;		/* others of the scan were: it looks no more */
-	ItemPointerData old[ZWATCH_MAX_OLD];
+	ItemPointerData *old;		/* ZWATCH_MAX_OLD of them, or NULL */
 } ZWatchedFetch;
 
 /* A scan of an index of an announced table begins: have it watched. */

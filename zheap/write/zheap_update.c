@@ -110,10 +110,15 @@ update_values_change(ZUpdatePlan *plan, Bitmapset *attrs, const char *old,
 static void
 update_decide_entries(ZRowWrite *w, ZUpdatePlan *plan, Bitmapset *changed)
 {
+	if (plan->soft == NULL)
+	{
+		bms_free(changed);
+		return;
+	}
 	bms_free(plan->new_entries);
 	plan->new_entries = NULL;
 	plan->waited = false;
-	if (plan->index_changed && plan->soft != NULL &&
+	if (plan->index_changed &&
 		zheap_keyed_may_stay(plan->rel, plan->soft, changed, w->image,
 							 w->image_len, plan->tuple->data,
 							 plan->tuple->len))
