@@ -1,6 +1,6 @@
 # Indexed columns changed in place, and sequences that would lose or double rows:
 # dead and old entries beside live ones of the same row; entries that come to life
-# again beside their deletion; all-visible pages; indexes built and dropped
+# again beside their deletion, VACUUM's, nbtree's or a scan's; all-visible pages; indexes built and dropped
 # concurrently; spilled rows and TIDs used again; pages that an older library has
 # to refuse; a row that changes without pause.
 use strict;
@@ -86,6 +86,10 @@ sub vacuum_until
 }
 sub flags { return "zheap_page_flags('$_[0]', 0)" }
 
+# a session in a transaction, and its end
+sub begun { my ($sql) = @_; my $s = session($node); ask($s, "BEGIN; $sql"); return $s }
+sub ended { my ($s) = @_; ask($s, 'COMMIT'); finish_session($s); return }
+
 # --- dead, old and live entries of the same rows on one leaf, in posting lists
 new_table('p', 200, 'CASE WHEN g <= 100 THEN 5 ELSE 6 END');
 one('UPDATE p SET k = 6 WHERE id <= 100 AND id % 10 = 0; DELETE FROM p WHERE id <= 100 AND id % 10 = 1');
@@ -129,6 +133,77 @@ SKIP: {
 	}
 }
 
+# --- index scans delete the old entries that they pass, but none that is needed
+# (pg_stat_get_xact_tuples_returned: entries that scans of an index have read;
+# keyed_allow() leaves some of 2)
+sub passes
+{
+	my ($ask, $table, $range) = @_;
+	my $read = "SELECT pg_stat_get_xact_tuples_returned('${table}_k'::regclass);";
+	my ($before, $n, $after) = split /\n/, $ask->("$read SELECT count(v) FROM $table WHERE k BETWEEN $range; $read");
+	return "$n of " . ($after - $before);
+}
+my $by_index = 'SET enable_seqscan = off; SET enable_bitmapscan = off;';
+# the same, by new sessions, until no background process has an old snapshot
+sub passes_at_last
+{
+	my ($wanted, $table, $range, $what) = @_;
+	my $passes;
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		my $s = begun($by_index);
+		$passes = passes(sub { ask($s, $_[0]) }, $table, $range);
+		ended($s);
+		last if $passes eq $wanted;
+		select undef, undef, undef, 0.1;
+	}
+	return is($passes, $wanted, $what);
+}
+{
+	new_table('w', 100, 'g');
+	my $old = begun("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; $by_index TABLE tick LIMIT 1");
+	one('UPDATE w SET k = k + 1000 WHERE id BETWEEN 11 AND 40');
+	my $new = begun($by_index);
+	my $as_new = sub { ask($new, $_[0]) };
+	is(passes($as_new, 'w', '11 AND 40'), '0 of 30', "old entries that a snapshot needs") for 1 .. 2;
+	is(passes(sub { ask($old, $_[0]) }, 'w', '11 AND 40'), '30 of 30', 'it finds the rows by them');
+	ended($old);
+	ended($new);
+	one('INSERT INTO tick VALUES (1)');
+	passes_at_last('0 of 0', 'w', '11 AND 40', 'scans have deleted what nobody needs any more');
+	passes_at_last('30 of 30', 'w', '1011 AND 1040', 'and no other');
+	scans_agree('w', 'after scans that delete');
+	check_tables($node, 'after scans that delete');
+	one('DROP TABLE w');
+}
+# what a scan has passed is wanted again before it deletes: the rows get their old
+# keys back, for good or not, or others get their TIDs and keys
+for my $end ('COMMIT', 'ROLLBACK', 'TIDs used again')
+{
+	new_table('w', 100, 'g');
+	one('UPDATE w SET k = k + 1000 WHERE id BETWEEN 11 AND 40');
+	one('DELETE FROM w WHERE id BETWEEN 11 AND 40') if $end =~ /TID/;
+	one('INSERT INTO tick VALUES (1)');
+	my $reader = begun("$by_index SET enable_sort = off;
+		DECLARE c CURSOR FOR SELECT k, v FROM w WHERE k > 10 ORDER BY k");
+	is(ask($reader, 'FETCH 1 FROM c'), '41|', "a scan has passed old entries, $end");
+	if ($end =~ /TID/)
+	{
+		vacuum_until('w', q{NOT EXISTS (SELECT FROM zheap_page_items('w', 0) WHERE lp BETWEEN 11 AND 40 AND state <> 'unused')}, 'line pointers are free');
+		one(q{INSERT INTO w SELECT g, g, '' FROM generate_series(11, 40) g});
+		is(one('SELECT count(*) FROM w WHERE k BETWEEN 11 AND 40 AND ctid BETWEEN $$(0,11)$$ AND $$(0,40)$$'), '30', 'they are used again');
+	}
+	else
+	{
+		one("BEGIN; UPDATE w SET k = k - 1000 WHERE id BETWEEN 11 AND 40; $end");
+	}
+	ended($reader);
+	passes_at_last($end eq 'ROLLBACK' ? '0 of 0' : '30 of 30', 'w', '11 AND 40', "only what nobody needs is deleted, $end");
+	scans_agree('w', "noted, $end");
+	check_tables($node, "noted, $end");
+	one('DROP TABLE w');
+}
+
 # --- no page with an old entry is all-visible, and the bits come back
 new_table('a', 20, 'g');
 vacuum_until('a', "'all_visible' = ANY (" . flags('a') . ')', 'all-visible');
@@ -164,8 +239,6 @@ sub toggle
 	scans_agree('c', $what);
 	return;
 }
-sub begun { my ($sql) = @_; my $s = session($node); ask($s, "BEGIN; $sql"); return $s }
-sub ended { my ($s) = @_; ask($s, 'COMMIT'); finish_session($s); return }
 
 for my $command ('CREATE INDEX CONCURRENTLY c_new ON c (k, id)', 'REINDEX INDEX CONCURRENTLY c_k', 'REINDEX TABLE CONCURRENTLY c')
 {
