@@ -1,8 +1,8 @@
 # Indexed columns changed in place, and sequences that would lose or double rows:
 # dead and old entries beside live ones of the same row; entries that come to life
-# again beside their deletion, VACUUM's, nbtree's or a scan's; all-visible pages; indexes built and dropped
-# concurrently; spilled rows and TIDs used again; pages that an older library has
-# to refuse; a row that changes without pause.
+# again beside their deletion by nbtree, VACUUM or a scan; all-visible pages;
+# indexes built and dropped concurrently; spilled rows and TIDs used again; pages
+# that an older library has to refuse; a row that changes without pause.
 use strict;
 use warnings;
 use FindBin;
