@@ -218,6 +218,37 @@ SELECT * FROM kt WHERE k = 2;
 DROP TABLE kt;
 DROP FUNCTION kt_show;
 
+-- for some tables only: by name, with a schema or without, quoted where SQL needs it
+SET zheap.update_indexed_in_place = off;
+CREATE SCHEMA "Keyed, too";
+CREATE TABLE "Keyed, too"."List" (id int PRIMARY KEY, k int) USING zheap;
+CREATE INDEX ON "Keyed, too"."List" (k);
+INSERT INTO "Keyed, too"."List" VALUES (1, 1);
+-- is the row where it was after a change of its key
+CREATE FUNCTION stays(list text, OUT stays bool) LANGUAGE plpgsql AS $$
+DECLARE
+	was tid := (SELECT ctid FROM "Keyed, too"."List");
+BEGIN
+	PERFORM set_config('zheap.update_indexed_in_place_tables', list, false);
+	UPDATE "Keyed, too"."List" SET k = k + 1;
+	stays := was = (SELECT ctid FROM "Keyed, too"."List");
+END $$;
+SET zheap.update_indexed_in_place = on;
+CALL keyed_allow('"Keyed, too"."List"');
+SELECT stays('');
+SET zheap.update_indexed_in_place = off;
+SELECT list, stays(list) FROM unnest(ARRAY['', '"List"', 'List', '"Keyed, too"."List"', 'kp, "Keyed, too"."List" ,ka', 'kp,"List"x', '"Keyed, too".list', ',,"List"', '"Keyed, too']) list;
+SET zheap.update_indexed_in_place_tables = kp, '"List"';
+SHOW zheap.update_indexed_in_place_tables;
+ALTER TABLE "Keyed, too"."List" RENAME TO other;
+SELECT ctid AS was FROM "Keyed, too".other \gset
+UPDATE "Keyed, too".other SET k = k + 1;
+SELECT ctid <> :'was' AS moved, k FROM "Keyed, too".other;
+RESET zheap.update_indexed_in_place_tables;
+SELECT * FROM zheap_check('"Keyed, too".other', true);
+DROP SCHEMA "Keyed, too" CASCADE;
+DROP FUNCTION stays;
+
 -- another access method and back, in one session; parallel scans; exclusion
 CREATE TABLE kp (id int PRIMARY KEY, k int, r int4range, EXCLUDE USING gist (r WITH &&)) USING zheap;
 CREATE INDEX kp_k ON kp (k);

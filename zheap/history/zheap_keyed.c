@@ -18,15 +18,19 @@
  */
 #include "postgres.h"
 
+#include <ctype.h>
+
 #include "access/htup_details.h"
 #include "access/nbtree.h"
 #include "access/relation.h"
 #include "catalog/pg_am_d.h"
 #include "catalog/pg_index.h"
 #include "optimizer/optimizer.h"
+#include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
@@ -44,8 +48,12 @@
  */
 #define NEEDED_BUDGET			UNDO_KNOB("needed-budget", 20, 1, 20)
 
-bool		zheap_keyed_enabled = false;
+bool		zheap_keyed_wanted = false;
 uint64		zheap_keyed_changes = 1;
+
+/* zheap.update_indexed_in_place, and .._tables */
+static bool all_tables = false;
+static char *listed_tables = NULL;
 
 /* ----------------------------------------------------------------
  *	which indexes
@@ -103,6 +111,7 @@ typedef struct Remembered
 {
 	Oid			relid;
 	bool		valid;
+	bool		listed;			/* the setting names the table */
 	MemoryContext context;
 	ZSoftIndexes *indexes;		/* NULL: none is soft */
 } Remembered;
@@ -121,6 +130,20 @@ forget_indexes(Datum arg, Oid relid)
 	}
 }
 
+static void
+assign_all_tables(bool newval, void *extra)
+{
+	zheap_keyed_wanted = newval || (listed_tables != NULL && *listed_tables);
+}
+
+static void
+assign_listed_tables(const char *newval, void *extra)
+{
+	zheap_keyed_wanted = all_tables || (newval != NULL && *newval);
+	for (int i = 0; i < REMEMBERED; i++)
+		remembered[i].valid = false;
+}
+
 /* Called from _PG_init. */
 void
 zheap_keyed_define_settings(void)
@@ -128,9 +151,60 @@ zheap_keyed_define_settings(void)
 	DefineCustomBoolVariable("zheap.update_indexed_in_place",
 							 "Leaves rows where they are when indexed columns are updated, if their indexes allow it.",
 							 "Only the indexes whose columns change get new entries.",
-							 &zheap_keyed_enabled, false,
-							 PGC_USERSET, 0, NULL, NULL, NULL);
+							 &all_tables, false,
+							 PGC_USERSET, 0, NULL, assign_all_tables, NULL);
+	DefineCustomStringVariable("zheap.update_indexed_in_place_tables",
+							   "Tables for which zheap.update_indexed_in_place is on.",
+							   "Names separated by commas, quoted where SQL needs it, with their schema or for any schema.",
+							   &listed_tables, "",
+							   PGC_USERSET, GUC_LIST_INPUT,
+							   NULL, assign_listed_tables, NULL);
 	CacheRegisterRelcacheCallback(forget_indexes, (Datum) 0);
+}
+
+/* the end of a list's first name: a comma that isn't quoted, or the list's */
+static const char *
+end_of_name(const char *p)
+{
+	bool		quoted = false;
+
+	for (; *p != '\0' && (quoted || *p != ','); p++)
+	{
+		if (*p == '"')
+			quoted = !quoted;
+	}
+	return p;
+}
+
+static bool
+is_listed(Relation rel)
+{
+	const char *name = quote_identifier(RelationGetRelationName(rel));
+	char	   *schema = get_namespace_name(RelationGetNamespace(rel));
+	char	   *qualified;
+	const char *p = listed_tables;
+
+	if (p == NULL || *p == '\0' || schema == NULL)
+		return false;
+	qualified = quote_qualified_identifier(schema,
+										   RelationGetRelationName(rel));
+	while (*p != '\0')
+	{
+		const char *end = end_of_name(p);
+		const char *last = end;
+		size_t		len;
+
+		while (p < end && isspace((unsigned char) *p))
+			p++;
+		while (last > p && isspace((unsigned char) last[-1]))
+			last--;
+		len = last - p;
+		if ((len == strlen(name) && memcmp(p, name, len) == 0) ||
+			(len == strlen(qualified) && memcmp(p, qualified, len) == 0))
+			return true;
+		p = *end == ',' ? end + 1 : end;
+	}
+	return false;
 }
 
 static Size
@@ -217,6 +291,7 @@ remember_indexes(Relation rel)
 	r->valid = true;
 	old = MemoryContextSwitchTo(r->context);
 	r->indexes = survey_indexes(rel);
+	r->listed = is_listed(rel);
 	MemoryContextSwitchTo(old);
 	return r;
 }
@@ -237,7 +312,7 @@ zheap_keyed_indexes(Relation rel)
 	}
 	if (r == NULL)
 		r = remember_indexes(rel);
-	if (r->indexes == NULL)
+	if (r->indexes == NULL || !(all_tables || r->listed))
 		return NULL;
 
 	/* what is remembered may go while the caller waits */

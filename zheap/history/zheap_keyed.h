@@ -14,8 +14,8 @@
 
 #include "zheap/history/zheap_history.h"
 
-/* zheap.update_indexed_in_place */
-extern bool zheap_keyed_enabled;
+/* by the settings, keys of some tables change in place */
+extern bool zheap_keyed_wanted;
 extern void zheap_keyed_define_settings(void);
 
 /* grows with each change of a relation that the backend hears of */
@@ -45,7 +45,10 @@ typedef struct ZSoftIndexes
 	ZSoftIndex	index[FLEXIBLE_ARRAY_MEMBER];
 } ZSoftIndexes;
 
-/* a copy in CurrentMemoryContext; NULL if no column may change in place */
+/*
+ * A copy in CurrentMemoryContext; NULL if no column may change in place, or the
+ * settings don't want it for the table.
+ */
 extern ZSoftIndexes *zheap_keyed_indexes(Relation rel);
 
 /*
