@@ -101,6 +101,7 @@ OBJS = \
 	zheap/read/zheap_scan_chosen.o \
 	zheap/read/zheap_scan_compat.o \
 	zheap/read/zheap_watch.o \
+	zheap/read/zheap_explain.o \
 	zheap/read/zheap_index_fetch.o \
 	zheap/decode/zheap_decode.o \
 	zheap/zheap_index_build.o \

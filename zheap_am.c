@@ -180,6 +180,7 @@ _PG_init(void)
 	undo_drain_register_createdb();
 	undo_drain_register_upgrade();
 	zheap_epq_register_hooks();
+	zheap_explain_register();
 	zheap_index_fetch_register();
 	zheap_guard_register();
 }

@@ -280,4 +280,35 @@ SET enable_seqscan = off;
 SELECT id FROM kp WHERE k = 10002;
 SELECT * FROM zheap_check('kp', true);
 DROP TABLE kp;
+
+-- EXPLAIN counts the rows found by entries of older keys
+RESET enable_seqscan;
+CREATE TABLE ke (id int PRIMARY KEY, k int, t text) USING zheap;
+CREATE INDEX ke_k ON ke (k);
+INSERT INTO ke SELECT g, g, 'e' FROM generate_series(1, 100) g;
+SET zheap.update_indexed_in_place = on;
+CALL keyed_allow('ke');
+CREATE FUNCTION removed(q text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE l text;
+BEGIN
+	FOR l IN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) ' || q LOOP
+		RETURN QUERY SELECT s FROM substring(l FROM 'Gather|Limit|Nested Loop|Index (?:Only )?Scan|Bitmap Heap Scan|Rows Removed.*') s WHERE s IS NOT NULL;
+	END LOOP;
+END $$;
+BEGIN;
+UPDATE ke SET k = k + 100 WHERE id BETWEEN 11 AND 20;
+SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;
+SELECT * FROM removed('SELECT t FROM ke WHERE k BETWEEN 11 AND 22');
+SELECT * FROM removed('SELECT t FROM ke WHERE k BETWEEN 5 AND 20 ORDER BY k DESC LIMIT 1');
+SELECT * FROM removed('SELECT k FROM ke WHERE k BETWEEN 11 AND 22');
+SELECT * FROM removed('SELECT ke.t FROM (VALUES (11), (12), (21), (22)) v (x), LATERAL (SELECT t FROM ke WHERE k BETWEEN x - 1 AND x OFFSET 0) ke');
+SELECT * FROM removed('SELECT t FROM ke WHERE k BETWEEN 111 AND 120');
+SET LOCAL enable_bitmapscan = on; SET LOCAL enable_indexscan = off;
+SELECT * FROM removed('SELECT t FROM ke WHERE k BETWEEN 11 AND 22');
+SET LOCAL enable_bitmapscan = off; SET LOCAL enable_indexscan = on;
+SELECT set_config(name, 'on', true) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query');
+SELECT * FROM removed('SELECT t FROM ke WHERE k BETWEEN 11 AND 22');
+ROLLBACK;
+DROP FUNCTION removed;
+DROP TABLE ke;
 DROP PROCEDURE keyed_allow;

@@ -18,6 +18,7 @@
 
 /* tuple slots find the writer of a row that was stored without one */
 extern void zheap_index_fetch_register(void);
+extern void zheap_explain_register(void);	/* zheap_explain.c */
 
 extern const TupleTableSlotOps *zheap_scan_slot_callbacks(Relation rel);
 extern TableScanDesc zheap_scan_begin(Relation rel, Snapshot snapshot,

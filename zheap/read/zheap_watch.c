@@ -160,10 +160,25 @@ zheap_watch_accepts(ZWatchedFetch *fetch, ItemPointer tid, bool *call_again,
 			 ItemPointerGetBlockNumber(&item->heapTid),
 			 ItemPointerGetOffsetNumber(&item->heapTid),
 			 ItemPointerGetBlockNumber(tid), ItemPointerGetOffsetNumber(tid));
-	return zheap_keyed_compare(fetch->base.rel, scan->indexRelation,
-							   (IndexTuple) (so->currTuples +
-											 item->tupleOffset),
-							   v->data, v->len, true) == ZKEY_SAME;
+	if (zheap_keyed_compare(fetch->base.rel, scan->indexRelation,
+							(IndexTuple) (so->currTuples + item->tupleOffset),
+							v->data, v->len, true) == ZKEY_SAME)
+		return true;
+	fetch->removed++;
+	return false;
+}
+
+uint64
+zheap_watch_removed(IndexScanDesc scan)
+{
+	Relation	rel = scan->heapRelation;
+
+	/* toast tables of 1.0 are heaps */
+	if (scan->xs_heapfetch == NULL || zheap_routine == NULL ||
+		rel->rd_tableam != zheap_routine ||
+		rel->rd_rel->relkind == RELKIND_TOASTVALUE)
+		return 0;
+	return ((ZWatchedFetch *) scan->xs_heapfetch)->removed;
 }
 
 /* ----------------------------------------------------------------

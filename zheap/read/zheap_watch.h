@@ -24,6 +24,7 @@ typedef struct ZWatchedFetch
 	IndexFetchTableData base;	/* must be first */
 	IndexScanDesc scan;			/* of a soft index, whose entries are kept; or
 								 * NULL */
+	uint64		removed;		/* versions that were not accepted */
 	/* entries of a leaf that nobody needs, by their rows */
 	BlockNumber leaf;
 	int			nold;
@@ -45,8 +46,8 @@ zheap_watch_begin(Relation rel)
 /*
  * Is a version of a row right for the entry that the scan stands at (Z49)?  Of
  * a row that is STALE; tid and call_again are what core has passed, nothing is
- * locked.  True if the row isn't fetched for a scan, or the index has no stale entries.
- * ERROR if the scan should be watched and isn't.
+ * locked.  True if the row isn't fetched for a scan, or the index has no stale
+ * entries.  ERROR if the scan should be watched and isn't.
  */
 extern bool zheap_watch_accepts(ZWatchedFetch *fetch, ItemPointer tid,
 								bool *call_again, const ZVersion *v);
@@ -62,5 +63,8 @@ extern void zheap_watch_note_old(ZWatchedFetch *fetch, Buffer buffer,
 
 /* The scan ends, or begins anew. */
 extern void zheap_watch_delete_old(ZWatchedFetch *fetch);
+
+/* How many versions were not accepted in this scan?  0 if it isn't watched. */
+extern uint64 zheap_watch_removed(IndexScanDesc scan);
 
 #endif							/* ZHEAP_WATCH_H */
