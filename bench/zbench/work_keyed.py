@@ -2,6 +2,7 @@
 (zheap.update_indexed_in_place), with and without an old snapshot."""
 from __future__ import annotations
 
+import random
 import time
 
 from .driver import Bench
@@ -18,12 +19,10 @@ UPDATE five SET a = :a WHERE id = :id;
 OTHER = """\\set id random(1, 25000 * :scale)
 UPDATE five SET n = n + 1 WHERE id = :id;
 """
-SELECT = """\\set a random(1, 1000000)
-SELECT count(n) FROM five WHERE a BETWEEN :a AND :a + 2000;
-"""
-ONLY = """\\set b random(1, 25000 * :scale)
-SELECT count(*) FROM five WHERE b BETWEEN :b AND :b + 50;
-"""
+# by the changed index, by an unchanged one
+READS = {"select": "SELECT count(n) FROM five WHERE a BETWEEN $1 AND $1 + 2000",
+         "index-only": "SELECT count(*) FROM five WHERE b BETWEEN $1 AND $1 + 50"}
+QUERIES = 1000
 
 
 def sizes(side: Side) -> dict[str, int]:
@@ -52,18 +51,33 @@ def make(b: Bench, side: Side) -> None:
         time.sleep(0.05)
 
 
-def reads(b: Bench, side: Side, variant: str) -> None:
-    for name, script in (("select", SELECT), ("index-only", ONLY)):
-        with Span(side) as span:
-            pg = Pgbench(side, b.p.clients, b.p.short, script=script,
-                         scale=b.p.scale).wait()
-        note_run(b, side, pg, span, f"{name} {variant}")
+def reads(b: Bench, side: Side, variant: str, writers: Pgbench | None = None) -> None:
+    """CPU of one backend, as long as there are writers, or for QUERIES each."""
+    r = random.Random(b.p.scale)
+    spent = dict.fromkeys(READS, 0.0)
+    n = 0
+    with Timed(side) as t:
+        t.set(enable_seqscan="off", enable_bitmapscan="off")
+        for name, query in READS.items():
+            t.cursor.execute(f'PREPARE "{name}" (int) AS {query}')
+        while writers.running() if writers else n < QUERIES:
+            for name in READS:
+                top = 1000000 if name == "select" else 25000 * b.p.scale
+                spent[name] += t.run(f'EXECUTE "{name}" ({r.randrange(top)})')[1]
+            n += 1
+    if writers:
+        writers.wait()
+    for name, seconds in spent.items():
+        b.note(side, "cpu_per_query", seconds / max(n, 1) * 1e6, "us", f"{name} {variant}")
+    b.say(f"{side.am:6} {variant}: " + ", ".join(
+        f"{name} {seconds / max(n, 1) * 1e6:.1f} us CPU" for name, seconds in spent.items()))
 
 
-def writes(b: Bench, side: Side, variant: str, script: str = UPDATE) -> None:
+def writes(b: Bench, side: Side, variant: str, script: str = UPDATE,
+           seconds: float = 0) -> None:
     begin = sizes(side)
     with Span(side) as span:
-        pg = Pgbench(side, b.p.clients, b.p.short, script=script,
+        pg = Pgbench(side, b.p.clients, seconds or b.p.short, script=script,
                      scale=b.p.scale).wait()
     note_run(b, side, pg, span, variant)
     end = sizes(side)
@@ -93,8 +107,10 @@ def keyed(b: Bench) -> None:
         with b.active(side):
             reads(b, side, "before")
             writes(b, side, "five, other column", OTHER)
-            writes(b, side, "five")
-            reads(b, side, "in the midst")
+            writes(b, side, "five", seconds=b.p.seconds)
+            reads(b, side, "in the midst",
+                  Pgbench(side, b.p.clients, b.p.short, script=UPDATE, scale=b.p.scale))
+            reads(b, side, "behind it")
             for _ in range(3):	# one sweeps, one clears, an xid between them
                 side.sql("VACUUM five")
                 side.sql("SELECT txid_current()")
