@@ -111,8 +111,7 @@ clear_hints(Relation rel, Buffer buffer)
 	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
 	Page		page = zheap_delta_begin(delta, rel, buffer);
 
-	for (int id = 1; id <= ZPageGetOpaque(page)->nslots; id++)
-		ZPageGetXactSlot(page, id)->fxid_bits &= ~ZXACT_HINT_COMMITTED;
+	zheap_page_clear_hints(page);
 	zheap_delta_finish(delta, InvalidFxid);
 	pfree(delta);
 }

@@ -313,12 +313,18 @@ zheap_delta_log_conflict(Relation rel, BlockNumber block, Fxid conflict)
 	UnlockReleaseBuffer(buffer);
 }
 
-/* Apply logged ranges; PANICs in redo if they don't make a page. */
+/*
+ * Apply logged ranges; PANICs in redo if they don't make a page.  A standby's
+ * readers set hints of their own, of which the ranges know nothing: one that
+ * stayed where another xact slot comes to lie, or none, would speak for that.
+ */
 static void
 delta_apply(Page page, const char *data, Size len)
 {
 	const char *end = data + len;
 
+	if (zheap_page_is_valid(page))
+		zheap_page_clear_hints(page);
 	while (data < end)
 	{
 		uint16		head[2];

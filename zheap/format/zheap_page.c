@@ -878,10 +878,15 @@ zheap_page_assert_sound(Page page, BlockNumber block, const char *work)
 #endif
 
 void
+zheap_page_clear_hints(Page page)
+{
+	for (int id = 1; id <= ZPageGetOpaque(page)->nslots; id++)
+		ZPageGetXactSlot(page, id)->fxid_bits &= ~ZXACT_HINT_COMMITTED;
+}
+
+void
 zheap_page_mask(char *page, BlockNumber blkno)
 {
-	int			id;
-
 	mask_page_lsn_and_checksum(page);
 	if (!zheap_page_is_valid(page))
 		return;
@@ -889,6 +894,5 @@ zheap_page_mask(char *page, BlockNumber blkno)
 	mask_page_hint_bits(page);
 	mask_unused_space(page);
 	ZPageGetOpaque(page)->flags &= ~ZPAGE_ALL_RESOLVED;
-	for (id = 1; id <= ZPageGetOpaque(page)->nslots; id++)
-		ZPageGetXactSlot(page, id)->fxid_bits &= ~ZXACT_HINT_COMMITTED;
+	zheap_page_clear_hints(page);
 }

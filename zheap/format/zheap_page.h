@@ -91,7 +91,8 @@ typedef ZXactSlotData *ZXactSlot;
 #define ZXACT_FXID_MASK			(ZXACT_AMBIGUOUS - 1)
 
 #define ZXactSlotFxid(s)		((Fxid) ((s)->fxid_bits & ZXACT_FXID_MASK))
-#define ZXactSlotIsFree(s)		((s)->fxid_bits == 0)
+/* on standbys, redo of version 1.0 may have left a hint in a FREE one */
+#define ZXactSlotIsFree(s)		(((s)->fxid_bits & ~ZXACT_HINT_COMMITTED) == 0)
 #define ZXactSlotIsAmbiguous(s) (((s)->fxid_bits & ZXACT_AMBIGUOUS) != 0)
 
 #define ZHEAP_MAX_XACT_SLOTS	254
@@ -435,6 +436,9 @@ extern void zheap_page_assert_sound(Page page, BlockNumber block,
 #else
 #define zheap_page_assert_sound(page, block, work) ((void) 0)
 #endif
+
+/* forget which owners are known to have committed; the page is valid */
+extern void zheap_page_clear_hints(Page page);
 
 /* mask for wal_consistency_checking (LSN, checksum, hints, hole) */
 extern void zheap_page_mask(char *page, BlockNumber blkno);
