@@ -353,6 +353,15 @@ extern bool zheap_visibility_own_top(ZReadContext *cx, Buffer buffer,
 									 OffsetNumber off, CommandId cid,
 									 ZTop *top);
 
+/*
+ * The same for a row that did not end, if the MVCC snapshot sees the owner of
+ * its xact slot, hence all that the owner found there (Z2).  writer may be that
+ * later owner, and kind is 0.
+ */
+extern bool zheap_newest_is_seen(ZReadContext *cx, Buffer buffer, Page page,
+								 BlockNumber block, OffsetNumber off,
+								 Snapshot snapshot, ZTop *top);
+
 /* was the row's newest change, aborted ones apart, made by my transaction */
 extern bool zheap_visibility_is_mine(ZReadContext *cx, Buffer buffer,
 									 Page page, BlockNumber block,

@@ -186,6 +186,51 @@ zheap_visibility_own_top(ZReadContext *cx, Buffer buffer, Page page,
 }
 
 bool
+zheap_newest_is_seen(ZReadContext *cx, Buffer buffer, Page page,
+					 BlockNumber block, OffsetNumber off, Snapshot snapshot,
+					 ZTop *top)
+{
+	ZWalk		walk;
+	Fxid		owner;
+	ZXactStatus status;
+
+	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off, NULL,
+					NULL);
+	if (zheap_walk_start(&walk, page) != ZWALK_OWNED ||
+		ZHeaderIsEnded(&walk.hdr))
+		return false;
+	owner = walk.fxid;
+	status = zheap_walk_status(&walk, buffer);
+	if (status == ZXACT_CURRENT && walk.skip)
+	{
+		/* mine, which left the row alone; the one before it had committed */
+		owner = zheap_walk_own_history(&walk)->base_fxid;
+		status = ZXACT_COMMITTED;
+	}
+	if (status != ZXACT_COMMITTED || owner < cx->hz.all_visible_before ||
+		XidInMVCCSnapshot(XidFromFxid(owner), snapshot))
+		return false;
+
+#ifdef USE_ASSERT_CHECKING
+	if (!undo_debug_damage)
+	{
+		zheap_newest_version(cx, buffer, page, block, off, top);
+		Assert(top->exists && !top->ended);
+		Assert(top->status == ZXACT_ALL_VISIBLE ||
+			   (top->status == ZXACT_COMMITTED &&
+				!XidInMVCCSnapshot(XidFromFxid(top->writer), snapshot)));
+	}
+#endif
+	memset(top, 0, sizeof(ZTop));
+	ItemPointerSetInvalid(&top->next);
+	top->exists = true;
+	top->status = ZXACT_COMMITTED;
+	top->writer = owner;
+	top->cid = InvalidCommandId;
+	return true;
+}
+
+bool
 zheap_visibility_is_mine(ZReadContext *cx, Buffer buffer, Page page,
 						 BlockNumber block, OffsetNumber off)
 {

@@ -517,7 +517,9 @@ read_meant(Relation rel, const ItemPointerData *tid, ZVersion *v)
 	Snapshot	snapshot = ActiveSnapshotSet() ? GetActiveSnapshot() :
 		SnapshotSelf;
 
-	if (read_version_asking(rel, tid, snapshot, false, false, v,
+	/* a transaction with one snapshot compares what it gets here with that */
+	if (read_version_asking(rel, tid, snapshot, false,
+							!IsolationUsesXactSnapshot(), v,
 							ask ? &mine : NULL))
 		return true;
 	return !mine && read_version(rel, tid, SnapshotSelf, true, v);

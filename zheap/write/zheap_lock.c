@@ -509,6 +509,22 @@ row_look_own(ZRowWrite *w)
 }
 
 /*
+ * The frequent case of an update of a version that was seen: whose it is
+ * matters to nobody but a worker of logical replication.  A deletion that finds
+ * it visible to all may need no record of its own.
+ */
+static bool
+row_look_seen(ZRowWrite *w)
+{
+	return w->decide != NULL && w->meant == ZMEANT_SNAPSHOT &&
+		w->snapshot->snapshot_type == SNAPSHOT_MVCC &&
+		w->crosscheck == InvalidSnapshot &&
+		!IsolationIsSerializable() && !IsLogicalWorker() &&
+		zheap_newest_is_seen(&w->cx, w->buffer, w->page, w->block, w->off,
+							 w->snapshot, &w->top);
+}
+
+/*
  * The writer of a version that is visible to all, as long as the page names it:
  * the owner of its xact slot, or another subtransaction of the same one.
  * A worker of logical replication looks up its origin, by 32 bits.
@@ -560,7 +576,7 @@ row_look(ZRowWrite *w, TM_Result *result)
 
 	tuple = (char *) w->page + ItemIdGetOffset(lp);
 	zheap_header_get(tuple, &w->header);
-	if (!row_look_own(w))
+	if (!row_look_own(w) && !row_look_seen(w))
 		zheap_newest_version(&w->cx, w->buffer, w->page, w->block, w->off,
 							 &w->top);
 	w->image_writer = w->top.writer;
