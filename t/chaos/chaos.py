@@ -255,7 +255,8 @@ def main():
     ap.add_argument("--kinds", default=",".join(KINDS))
     ap.add_argument("--am", default="zheap", help="heap: tests the test; skew")
     ap.add_argument("--keyed", action="store_true",
-                    help="with zheap.update_indexed_in_place")
+                    help="with zheap.update_indexed_in_place, and half of the "
+                    "updates change indexed columns")
     ap.add_argument("--steps", type=int, default=350)
     ap.add_argument("--without", default="", help="what isn't done, by its name "
                     "in statements.py or life.py: places, story_lock, ..")
@@ -272,7 +273,8 @@ def main():
     throwaway.become_ordinary(__file__)
     # libpq tells of crashes there
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    common.keyed = args.keyed
+    common.keyed = TwinArena.keyed = args.keyed
+    statements.ChaosGenerator.keyed = args.keyed
     Life.without = statements.ChaosGenerator.without = args.without.split(",")
     Life.only = args.events.split(",") if args.events else ()
     passed = failed = 0

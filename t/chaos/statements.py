@@ -32,7 +32,8 @@ def impatient(sql):
 
 def schema(r, access_method):
     """The differential test's schema, and triggers of this test's own."""
-    out = base.schema(r, access_method)
+    keyed = ChaosGenerator.keyed
+    out = (base.keyed_schema if keyed else base.schema)(r, access_method)
     extra = """
 CREATE FUNCTION t_place() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
