@@ -32,6 +32,33 @@ class Verdict:
     met: bool | None			# None: not measured
 
 
+def targets_keyed() -> list[Target]:
+    """Of five indexed columns one is updated, in place."""
+    name, workload = "one of five indexed columns: ", "updates-keyed"
+    rows = [
+        Target(name + "WAL", workload, "five", "wal_per_xact", 0.42),
+        Target(name + "CPU", workload, "five", "cpu_per_xact", 0.75),
+    ]
+    for variant in ("five", "five, old snapshot"):
+        for metric in ("table_growth", "other_indexes_growth"):
+            rows.append(Target(f"{variant}: {metric.replace('_', ' ')}", workload,
+                               variant, metric, 0, "value", unit="%", divide=0.01))
+        rows.append(Target(f"{variant}: size of the changed index", workload,
+                           variant, "changed_index_size", 1.0))
+    rows += [
+        Target(name + "its growth once the snapshot is gone", workload,
+               "five, snapshot gone", "changed_index_growth", 0.1, "value", unit="%",
+               divide=0.01),
+        Target("select by it in the midst", workload, "select in the midst",
+               "cpu_per_query", 1.5),
+        Target("select by it after VACUUM", workload, "select vacuumed",
+               "cpu_per_query", 1.05),
+        Target("index-only scan of another one in the midst", workload,
+               "index-only in the midst", "cpu_per_query", 1.0),
+    ]
+    return rows
+
+
 def targets(clients: int, largest: int) -> list[Target]:
     main = f"{clients} clients"
     rows = [
@@ -130,6 +157,7 @@ def targets(clients: int, largest: int) -> list[Target]:
         Target("index-only scan behind updates: heap fetches", "index-only",
                "", "heap_fetches", 0, "value", unit="rows"),
     ]
+    rows += targets_keyed()
     for name, limit in INSTRUCTIONS.items():
         rows.append(Target(f"instructions: {name}", "instructions", name,
                            "instructions", limit))

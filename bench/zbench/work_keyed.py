@@ -82,6 +82,7 @@ def writes(b: Bench, side: Side, variant: str, script: str = UPDATE,
     note_run(b, side, pg, span, variant)
     end = sizes(side)
     b.note(side, "table_growth", end["five"] / begin["five"] - 1, "share", variant)
+    b.note(side, "changed_index_size", end["five_a"], "bytes", variant)
     b.note(side, "changed_index_growth", end["five_a"] / begin["five_a"] - 1,
            "share", variant)
     b.note(side, "other_indexes_growth", sum(end[n] for n in INDEXES[1:]) /
