@@ -183,6 +183,7 @@ INSTRUCTIONS = {
     "insert into 1,000 partitions": 1.05,
     "delete by key": 1.0,
     "indexed update": 1.05,
+    "indexed update in place": 0.75,
     "foreign key": 1.05,
     "ROLLBACK of an update": 1.0,
     "INSERT .. SELECT": 0.90,

@@ -90,6 +90,19 @@ SCRIPTS = [
            "CREATE INDEX ON keyed (a); CREATE INDEX ON keyed (b);"
            "CREATE INDEX ON keyed (c); CREATE INDEX ON keyed (d)",
            "SELECT sum(a), count(*) FROM keyed"),
+    Script("indexed update in place",
+           "\\set id random(1, 20000)\n\\set a random(1, 100000)\n"
+           "UPDATE kept SET a = :a WHERE id = :id;\n",
+           "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET "
+           "zheap.update_indexed_in_place_tables = kept', current_database()); "
+           "END $$;"
+           "CREATE TABLE kept (id int PRIMARY KEY, a int, b int, c int, "
+           "d int, e text);"
+           "INSERT INTO kept SELECT g, g, g, g, g, 'some text' "
+           "FROM generate_series(1, 20000) g;"
+           "CREATE INDEX ON kept (a); CREATE INDEX ON kept (b);"
+           "CREATE INDEX ON kept (c); CREATE INDEX ON kept (d)",
+           "SELECT sum(a), count(*) FROM kept"),
     Script("insert", "INSERT INTO inserted VALUES (:n, :n, 'some text');\n",
            "CREATE TABLE inserted (id int PRIMARY KEY, a int, b text)",
            "SELECT sum(a), count(*) FROM inserted"),
