@@ -108,6 +108,12 @@ max_prepared_transactions = 30
 
     def launch(self, *settings):
         """Start the postmaster without waiting for the end of recovery."""
+        # one that was killed as it began leaves empty lock files, which the
+        # next doesn't dare to remove
+        for lock in (os.path.join(self.data, "postmaster.pid"),
+                     os.path.join(self.socket, ".s.PGSQL.%d.lock" % self.port)):
+            if os.path.exists(lock) and os.path.getsize(lock) == 0:
+                os.remove(lock)
         with open(self.logfile, "a") as log:
             self.process = subprocess.Popen(
                 [os.path.join(self.bindir, "postgres"), "-D", self.data,
