@@ -58,27 +58,11 @@ INSERT INTO small SELECT g, val(g + $round, 40 + g % 150) FROM generate_series(1
 	}
 }
 
-sub wal_since
-{
-	my ($lsn) = @_;
-	# both are named, else it may look at a file that is prepared for later
-	my @file = split /\n/, $node->safe_psql('postgres', "SELECT pg_walfile_name('$lsn'::pg_lsn + 1); SELECT pg_walfile_name(pg_current_wal_flush_lsn())");
-	# it ends with the end of WAL, which it calls an error
-	my ($out, $err) = ('', '');
-	IPC::Run::run([ $node->installed_command('pg_waldump'), '-s', $lsn, '-p', $node->data_dir . '/pg_wal', @file ], '>', \$out, '2>', \$err);
-	return $out;
-}
-
 sub lent_since
 {
-	my $wal = wal_since(@_);
+	my $wal = wal_since($node, @_);
 	like($wal, qr/custom151.*UNKNOWN \(20\)/, 'spills are in WAL');
 	return scalar grep { /custom151.*UNKNOWN \(20\).*blkref #1/ } split /\n/, $wal;
-}
-
-sub position
-{
-	return $node->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
 }
 
 # Everything that was replaced is still there for an old snapshot, and recovery
@@ -89,7 +73,7 @@ sub round_with_reader
 	fill();
 	my $old = session($node);
 	my $before = ask($old, "BEGIN ISOLATION LEVEL REPEATABLE READ; $seen");
-	my $lsn = position();
+	my $lsn = wal_position($node);
 	spill();
 	is(ask($old, $seen), $before, "$what: an old snapshot sees what was spilled");
 	my $lent = lent_since($lsn);
@@ -110,7 +94,7 @@ cmp_ok(round_with_reader('kill'), '>', 100, 'rows were copied by redo');
 fill();
 my $old = session($node);
 ask($old, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
-my $lsn = position();
+my $lsn = wal_position($node);
 my $backup = session($node);
 ask($backup, "SELECT pg_backup_start('lent', true)");
 my $copy = $node->backup_dir . '/lent';
@@ -141,36 +125,21 @@ $restored->stop;
 log_is_clean($restored);
 
 # --- no images of pages
-sub switch_images
-{
-	my ($to) = @_;
-	my $from = position();
-	$node->append_conf('postgresql.conf', "full_page_writes = $to");
-	$node->reload;
-	for (1 .. 1800)
-	{
-		# the checkpointer doesn't flush what it says; a commit does
-		$node->safe_psql('postgres', 'SELECT pg_current_xact_id()');
-		return 1 if wal_since($from) =~ /FPW_CHANGE.*${\($to eq 'on' ? 'true' : 'false')}/;
-		select(undef, undef, undef, 0.1);
-	}
-	return 0;
-}
-ok(switch_images('off'), 'full_page_writes is off');
+ok(switch_images($node, 'off'), 'full_page_writes is off');
 fill();
 $old = session($node);
 my $before = ask($old, "BEGIN ISOLATION LEVEL REPEATABLE READ; $seen");
-$lsn = position();
+$lsn = wal_position($node);
 spill();
 is(lent_since($lsn), 0, 'without images of pages rows are logged');
 is(ask($old, $seen), $before, 'and read by an old snapshot');
-ok(switch_images('on'), 'full_page_writes is on again');
-$lsn = position();
+ok(switch_images($node, 'on'), 'full_page_writes is on again');
+$lsn = wal_position($node);
 spill();
 is(lent_since($lsn), 0, 'pages without an image may be anywhere until the next checkpoint');
 is(ask($old, $seen), $before, 'an old snapshot');
 $node->safe_psql('postgres', 'CHECKPOINT');
-$lsn = position();
+$lsn = wal_position($node);
 spill();
 cmp_ok(lent_since($lsn), '>', 100, 'after the checkpoint redo copies');
 is(ask($old, $seen), $before, 'the old snapshot');
@@ -209,7 +178,7 @@ ok($node->poll_query_until('postgres',
 	'SELECT count(*) = 1 FROM pg_replication_slots WHERE xmin IS NOT NULL AND active'), 'feedback');
 $old = session($standby);
 $before = ask($old, "BEGIN ISOLATION LEVEL REPEATABLE READ; $seen");
-$lsn = position();
+$lsn = wal_position($node);
 spill();
 cmp_ok(lent_since($lsn), '>', 100, 'redo of the standby copies');
 $node->wait_for_catchup($standby);
@@ -228,7 +197,7 @@ fill();
 $node->safe_psql('postgres', 'CHECKPOINT');
 my $reader = session($node);
 my $values = ask($reader, "BEGIN ISOLATION LEVEL REPEATABLE READ; $seen");
-my $from = position();
+my $from = wal_position($node);
 $node->safe_psql('postgres', "UPDATE z SET t = val(id + 1000 + $_, 7000 + id * 10)") for 1 .. 4;
 my $records = lent_since($from);
 my $chunks = $node->safe_psql('postgres', q{

@@ -31,21 +31,7 @@ INSERT INTO h TABLE x;
 CREATE TABLE tick (n int);
 CREATE PROCEDURE twice(what text) LANGUAGE plpgsql AS $$
 BEGIN EXECUTE replace(what, '@', 'x'); EXECUTE replace(what, '@', 'h'); END $$;
-CREATE PROCEDURE keyed_allow(t regclass) LANGUAGE plpgsql AS $$
-BEGIN
-	LOOP
-		BEGIN
-			EXECUTE format('UPDATE %s SET %2$I = %2$I + 1 WHERE ctid = ''(0,1)''', t,
-				(SELECT attname FROM pg_attribute WHERE attrelid = t AND attnum = 2));
-			RAISE division_by_zero;
-		EXCEPTION WHEN division_by_zero THEN
-		END;
-		EXIT WHEN 'keys_allowed' = ANY (zheap_page_flags(t, 0));
-		COMMIT;
-		PERFORM pg_sleep(0.01);
-	END LOOP;
-END $$;
-});
+} . keyed_allow());
 $primary->safe_psql('postgres', q{CALL keyed_allow('x')});
 $primary->safe_psql('postgres', 'VACUUM x');
 my $standby = zheap_standby($primary, conf => q{

@@ -21,20 +21,7 @@ sub one { return $node->safe_psql('postgres', $_[0]) }
 one(q{
 CREATE EXTENSION zheap_am;
 CREATE TABLE tick (n int);
-CREATE PROCEDURE keyed_allow(t regclass) LANGUAGE plpgsql AS $$
-BEGIN
-	LOOP
-		BEGIN
-			EXECUTE format('UPDATE %s SET %2$I = %2$I + 1 WHERE ctid = ''(0,1)''', t,
-				(SELECT attname FROM pg_attribute WHERE attrelid = t AND attnum = 2));
-			RAISE division_by_zero;
-		EXCEPTION WHEN division_by_zero THEN
-		END;
-		EXIT WHEN 'keys_allowed' = ANY (zheap_page_flags(t, 0));
-		COMMIT;
-		PERFORM pg_sleep(0.01);
-	END LOOP;
-END $$;
+} . keyed_allow() . q{
 -- one transaction for each change
 CREATE PROCEDURE walk(t regclass, who int, first int, last int) LANGUAGE plpgsql AS $$
 BEGIN

@@ -71,28 +71,12 @@ UPDATE p SET t = left(t, 500) || '$round' || substr(t, 500)});
 	}
 }
 
-# WAL since then, and the insertions whose rows lack what other pages have
-sub wal_since
-{
-	my ($lsn) = @_;
-	# both are named, else it may look at a file that is prepared for later
-	my @file = split /\n/, $node->safe_psql('postgres', "SELECT pg_walfile_name('$lsn'::pg_lsn + 1); SELECT pg_walfile_name(pg_current_wal_flush_lsn())");
-	# it ends with the end of WAL, which it calls an error
-	my ($out, $err) = ('', '');
-	IPC::Run::run([ $node->installed_command('pg_waldump'), '-s', $lsn, '-p', $node->data_dir . '/pg_wal', @file ], '>', \$out, '2>', \$err);
-	return $out;
-}
-
+# the insertions since then whose rows lack what other pages have
 sub lent_since
 {
-	my $wal = wal_since(@_);
+	my $wal = wal_since($node, @_);
 	like($wal, qr/custom151.*UNKNOWN \([67]0\)/, 'insertions are in WAL');
 	return scalar grep { /custom151.*UNKNOWN \([67]0\).*blkref #4/ } split /\n/, $wal;
-}
-
-sub position
-{
-	return $node->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
 }
 
 sub same_as_heap
@@ -107,7 +91,7 @@ sub round_with_reader
 	fill();
 	my $old = session($node);
 	my $before = ask($old, "BEGIN ISOLATION LEVEL REPEATABLE READ; $seen");
-	my $lsn = position();
+	my $lsn = wal_position($node);
 	change();
 	is(ask($old, $seen), $before, "$what: an old snapshot sees what was replaced");
 	my $lent = lent_since($lsn);
@@ -133,10 +117,10 @@ $node->safe_psql('postgres', 'CHECKPOINT');
 my $lsn;
 for my $table (qw(h z h z))
 {
-	$lsn = position();
+	$lsn = wal_position($node);
 	$node->safe_psql('postgres', "UPDATE $table SET t = overlay(t placing md5(t) from 1000)");
 	$bytes{$table} = 0;
-	$bytes{$table} += /len \(rec\/tot\): +(\d+)\// ? $1 : 0 foreach split /\n/, wal_since($lsn);
+	$bytes{$table} += /len \(rec\/tot\): +(\d+)\// ? $1 : 0 foreach split /\n/, wal_since($node, $lsn);
 }
 cmp_ok($bytes{h}, '>', 60 * 8000, 'heap logs whole values');
 cmp_ok($bytes{z}, '<', $bytes{h} / 3, "$bytes{z} bytes of WAL, $bytes{h} of heap's");
@@ -145,7 +129,7 @@ cmp_ok($bytes{z}, '<', $bytes{h} / 3, "$bytes{z} bytes of WAL, $bytes{h} of heap
 for my $newer (0, 1)
 {
 	fill();
-	$lsn = position();
+	$lsn = wal_position($node);
 	my $backup = session($node);
 	ask($backup, "SELECT pg_backup_start('lent$newer', true)");
 	my $copy = $node->backup_dir . "/lent$newer";
@@ -184,27 +168,12 @@ for my $newer (0, 1)
 
 # --- no images of pages.  Where redo meets a page that was cut off later and made
 # anew, without images it finds zeroes, which the comparison takes for a fault.
-sub switch_images
-{
-	my ($to) = @_;
-	my $from = position();
-	$node->append_conf('postgresql.conf', "full_page_writes = $to");
-	$node->reload;
-	for (1 .. 1800)
-	{
-		# the checkpointer doesn't flush what it says; a commit does
-		$node->safe_psql('postgres', 'SELECT pg_current_xact_id()');
-		return 1 if wal_since($from) =~ /FPW_CHANGE.*${\($to eq 'on' ? 'true' : 'false')}/;
-		select(undef, undef, undef, 0.1);
-	}
-	return 0;
-}
 $node->append_conf('postgresql.conf', "full_page_writes = off\nwal_consistency_checking = ''");
 $node->restart;
 is(round_with_reader('no images'), 0, 'without images of pages all bytes are logged');
 fill();
-ok(switch_images('on'), 'full_page_writes is on again');
-$lsn = position();
+ok(switch_images($node, 'on'), 'full_page_writes is on again');
+$lsn = wal_position($node);
 change();
 is(lent_since($lsn), 0, 'pages without an image may be anywhere until the next checkpoint');
 $node->append_conf('postgresql.conf', "wal_consistency_checking = 'zheap'");
@@ -226,7 +195,7 @@ fill();
 $node->append_conf('postgresql.conf', 'wal_level = logical');
 $node->restart;
 $node->safe_psql('postgres', 'CHECKPOINT');
-$lsn = position();
+$lsn = wal_position($node);
 change();
 is(lent_since($lsn), 0, 'for decoding all bytes are logged');
 $node->append_conf('postgresql.conf', 'wal_level = replica');
@@ -244,7 +213,7 @@ fill();
 $node->safe_psql('postgres', 'CHECKPOINT');
 change();
 $node->safe_psql('postgres', 'ALTER TABLE z SET TABLESPACE there; ALTER TABLE p SET TABLESPACE pg_default');
-$lsn = position();
+$lsn = wal_position($node);
 change();
 is(lent_since($lsn), 0, 'what was copied has no images until the next checkpoint');
 # so that newer pages are on disk
@@ -272,7 +241,7 @@ ok($node->poll_query_until('postgres',
 	'SELECT count(*) = 1 FROM pg_replication_slots WHERE xmin IS NOT NULL AND active'), 'feedback');
 my $old = session($standby);
 my $before = ask($old, "BEGIN ISOLATION LEVEL REPEATABLE READ; $seen");
-$lsn = position();
+$lsn = wal_position($node);
 change();
 cmp_ok(lent_since($lsn), '>', 100, 'redo of the standby copies');
 $node->wait_for_catchup($standby);

@@ -21,23 +21,7 @@ zheap.update_indexed_in_place = on
 });
 $sub->start;
 sub one { return $sub->safe_psql('postgres', $_[0]) }
-one(q{
-CREATE EXTENSION zheap_am;
-CREATE PROCEDURE keyed_allow(t regclass) LANGUAGE plpgsql AS $$
-BEGIN
-	LOOP
-		BEGIN
-			EXECUTE format('UPDATE %s SET %2$I = %2$I + 1 WHERE ctid = ''(0,1)''', t,
-				(SELECT attname FROM pg_attribute WHERE attrelid = t AND attnum = 2));
-			RAISE division_by_zero;
-		EXCEPTION WHEN division_by_zero THEN
-		END;
-		EXIT WHEN 'keys_allowed' = ANY (zheap_page_flags(t, 0));
-		COMMIT;
-		PERFORM pg_sleep(0.01);
-	END LOOP;
-END $$;
-});
+one('CREATE EXTENSION zheap_am;' . keyed_allow());
 
 my $marked = q{SELECT count(*) > 0 FROM generate_series(0, pg_relation_size('%1$s') / 8192 - 1) b, zheap_page_items('%1$s', b) WHERE 'stale' = ANY (flags)};
 sub rows_are_marked { my ($table) = @_; return is(one(sprintf $marked, $table), 't', "rows of $table changed in place") }

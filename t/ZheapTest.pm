@@ -13,7 +13,7 @@ use Test::More;
 our @EXPORT = qw(zheap_node init_without_checksums zheap_standby set_conf kill_server start_after_kill wait_until_up session ask
   send_sql finish_session check_tables tables_digest undo_quiet log_is_clean
   overwrite content put order_point wait_at_point leave_point
-  needs_assertions $lost);
+  wal_position wal_since switch_images keyed_allow needs_assertions $lost);
 
 # what psql says, one or the other, when the server ended the session
 our $lost = qr/server closed the connection|connection to server was lost|no connection to the server/;
@@ -42,6 +42,63 @@ sub needs_assertions
 	plan skip_all => 'the server has no assertions'
 	  if $node->safe_psql('postgres', 'SHOW debug_assertions') ne 'on';
 	return;
+}
+
+# Where WAL ends, and what pg_waldump says of it since then.
+sub wal_position
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+}
+
+sub wal_since
+{
+	my ($node, $lsn) = @_;
+	# both are named, else it may look at a file that is prepared for later
+	my @file = split /\n/, $node->safe_psql('postgres', "SELECT pg_walfile_name('$lsn'::pg_lsn + 1); SELECT pg_walfile_name(pg_current_wal_flush_lsn())");
+	# it ends with the end of WAL, which it calls an error
+	my ($out, $err) = ('', '');
+	IPC::Run::run([ $node->installed_command('pg_waldump'), '-s', $lsn, '-p', $node->data_dir . '/pg_wal', @file ], '>', \$out, '2>', \$err);
+	return $out;
+}
+
+# Turn full_page_writes on or off; true once the checkpointer has said so in WAL.
+sub switch_images
+{
+	my ($node, $to) = @_;
+	my $from = wal_position($node);
+	$node->append_conf('postgresql.conf', "full_page_writes = $to");
+	$node->reload;
+	for (1 .. 1800)
+	{
+		# the checkpointer doesn't flush what it says; a commit does
+		$node->safe_psql('postgres', 'SELECT pg_current_xact_id()');
+		return 1 if wal_since($node, $from) =~ /FPW_CHANGE.*${\($to eq 'on' ? 'true' : 'false')}/;
+		select(undef, undef, undef, 0.1);
+	}
+	return 0;
+}
+
+# SQL of a procedure that returns when keys may change in place in a table, which
+# has a row at (0,1) and a soft index on its second column.
+sub keyed_allow
+{
+	return q{
+CREATE PROCEDURE keyed_allow(t regclass) LANGUAGE plpgsql AS $$
+BEGIN
+	LOOP
+		BEGIN
+			EXECUTE format('UPDATE %s SET %2$I = %2$I + 1 WHERE ctid = ''(0,1)''', t,
+				(SELECT attname FROM pg_attribute WHERE attrelid = t AND attnum = 2));
+			RAISE division_by_zero;
+		EXCEPTION WHEN division_by_zero THEN
+		END;
+		EXIT WHEN 'keys_allowed' = ANY (zheap_page_flags(t, 0));
+		COMMIT;
+		PERFORM pg_sleep(0.01);
+	END LOOP;
+END $$;
+};
 }
 
 # initdb, so that damage gets past the buffer manager; since 18 it has to be said.
