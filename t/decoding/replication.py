@@ -6,17 +6,25 @@ a subscriber whose tables are zheap where those are heap, and the other way roun
 Either server is killed at random and started again; writers wait when the
 subscriber is far behind.  At the end all tables are equal.
 
-A publisher of 18 with assertions may die again and again of one of core's own
-(decoding.py, CORES_OWN: rbtxn_is_streamed), also of heap tables: where that comes
-first, the run ends by saying so.
+A publisher of 18 tells the subscriber to abort subtransactions that it never
+streamed: those of an aborted transaction that it met with more changes in memory
+than logical_decoding_work_mem.  That is core's own fault (18.6), of heap tables
+and without this library, whatever the subscription's streaming: t/README.md has
+the recipe.  With assertions the publisher dies (decoding.py, CORES_OWN:
+rbtxn_is_streamed); without, the subscriber's apply worker, of signal 11.  So
+there are no savepoints on 18, and nothing is forgiven, unless --savepoints asks
+for them: then deaths of apply workers by signal 11 are counted, and there is no
+answer if the subscriber doesn't come past them.
 
-usage: replication.py --bindir DIR [--subscriber DIR] [--seconds N] [--seed N] [--keep]
+usage: replication.py --bindir DIR [--subscriber DIR] [--seconds N] [--seed N]
+                      [--savepoints] [--keep]
 
 --subscriber: programs of the subscriber's server, which may be of a later major.
 """
 import argparse
 import os
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -47,7 +55,7 @@ BENCH = ("accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84))
          "history (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22))")
 
 
-def writer(cluster, number, seed, stop, wait, counts):
+def writer(cluster, number, seed, stop, wait, counts, savepoints):
     r = random.Random("%d %d" % (seed, number))
     conn = None
     while not stop.is_set():
@@ -62,7 +70,7 @@ def writer(cluster, number, seed, stop, wait, counts):
                 i = r.randrange(100) * 4 + number
                 x = "repeat(md5('%d'), %d)" % (r.randrange(10 ** 6), r.choice([1, 1, 3, 90, 400]))
                 t = "%s.%s" % (r.choice("hz"), r.choice(TABLES))
-                cur.execute(r.choice([
+                statements = [
                     "UPDATE %s SET v = v + 1 WHERE id = %d" % (t, i),
                     "UPDATE %s SET x = %s WHERE id = %d" % (t, x, i),
                     "UPDATE %s SET k = k + 1 WHERE id BETWEEN %d AND %d AND id %% 4 = %d" % (t, i, i + 40, number),
@@ -75,8 +83,10 @@ def writer(cluster, number, seed, stop, wait, counts):
                     "INSERT INTO z.d VALUES (%d, 2, 2, %s) ON CONFLICT (id) DO UPDATE SET x = EXCLUDED.x" % (i, x),
                     "INSERT INTO z.d VALUES (%d, 2, 2, %s) ON CONFLICT DO NOTHING" % (i, x),
                     "UPDATE %s.p SET k = (k + 1) %% 3 WHERE id = %d" % (r.choice("hz"), i),
-                    "INSERT INTO %s.p VALUES (%d, %d) ON CONFLICT DO NOTHING" % (r.choice("hz"), i, r.randrange(3)),
-                    "SAVEPOINT s; UPDATE %s SET v = -1 WHERE id %% 4 = %d AND id < 200; ROLLBACK TO s" % (t, number)]))
+                    "INSERT INTO %s.p VALUES (%d, %d) ON CONFLICT DO NOTHING" % (r.choice("hz"), i, r.randrange(3))]
+                if savepoints:
+                    statements.append("SAVEPOINT s; UPDATE %s SET v = -1 WHERE id %% 4 = %d AND id < 200; ROLLBACK TO s" % (t, number))
+                cur.execute(r.choice(statements))
             if r.random() < 0.1:
                 conn.rollback()
             elif r.random() < 0.03:
@@ -145,6 +155,9 @@ def behind(cluster):
         return 0
 
 
+APPLY_DIED = re.compile(r'background worker "logical replication apply worker" .* was terminated by signal 11')
+
+
 def died_of_cores_own(cluster):
     with open(cluster.logfile, errors="replace") as f:
         return any('failed Assert("rbtxn_is_streamed(toptxn)")' in line for line in f)
@@ -200,6 +213,7 @@ def main():
     p.add_argument("--seconds", type=int, default=60)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--subscriber", help="folder of programs of the subscriber's server")
+    p.add_argument("--savepoints", action="store_true", help="also where the publisher is 18")
     p.add_argument("--keep", action="store_true")
     args = p.parse_args()
     r = random.Random(args.seed)
@@ -223,6 +237,7 @@ CREATE TABLE {0}.p0 PARTITION OF {0}.p FOR VALUES IN (0); CREATE TABLE {0}.p1 PA
             cur.execute("SET default_table_access_method = %s" % ("heap" if side else "zheap"))
             cur.execute("CREATE TABLE pgbench_" + table)
         if side == 0:
+            pub_major = conn.server_version // 10000
             c.tool("pgbench", "-i", "-I", "g", "-s", "1", "-h", c.socket, "-p", str(c.port), "-U", c.user, "postgres")
             cur.execute("CREATE PUBLICATION p FOR ALL TABLES")
         else:
@@ -230,11 +245,12 @@ CREATE TABLE {0}.p0 PARTITION OF {0}.p FOR VALUES IN (0); CREATE TABLE {0}.p1 PA
             cur.execute("CREATE SUBSCRIPTION s CONNECTION '%s' PUBLICATION p WITH (streaming = %s%s)"
                         % (pub.dsn(), "parallel" if major >= 16 and pub_major >= 16 else "on",
                            ", two_phase" if args.seed % 2 else ""))
-        pub_major = conn.server_version // 10000
         conn.close()
     stop, wait = threading.Event(), threading.Event()
     counts = [0] * 5
-    threads = [threading.Thread(target=writer, args=(pub, i, args.seed, stop, wait, counts)) for i in range(4)]
+    savepoints = args.savepoints or pub_major < 18
+    excused = savepoints and pub_major >= 18
+    threads = [threading.Thread(target=writer, args=(pub, i, args.seed, stop, wait, counts, savepoints)) for i in range(4)]
     threads.append(threading.Thread(target=bench, args=(pub, stop, wait, counts)))
     for t in threads:
         t.start()
@@ -283,6 +299,11 @@ CREATE TABLE {0}.p0 PARTITION OF {0}.p FOR VALUES IN (0); CREATE TABLE {0}.p1 PA
             break
         if now != at:
             at, last = now, time.time()
+        if time.time() - last > 300 and excused and any(APPLY_DIED.search(x) for x in sub.log_faults()):
+            print("no answer: the apply worker dies at %s, as it does of heap tables" % at)
+            pub.drop(args.keep)
+            sub.drop(args.keep)
+            return 2
         if time.time() - last > 300:
             print("FAILED: the subscriber stands still at %s, behind %s\n%s" % (at, lsn, sub.log_tail(30)))
             return 1
@@ -295,6 +316,10 @@ CREATE TABLE {0}.p0 PARTITION OF {0}.p FOR VALUES IN (0); CREATE TABLE {0}.p1 PA
         bad += answers[0] != answers[1]
     conn.close()
     faults = pub.log_faults() + sub.log_faults() + checks(pub) + checks(sub)
+    if excused:
+        cores_own = [x for x in faults if APPLY_DIED.search(x)]
+        faults = [x for x in faults if x not in cores_own]
+        print("died as they do of heap tables: %d apply workers" % len(cores_own))
     print("\n".join(faults[:10]))
     print("%d random transactions, %d of pgbench, %d kills: %s" % (
         sum(counts[:4]), counts[4], kills, "FAILED" if bad or faults else "passed"))
