@@ -107,6 +107,8 @@ OBJS = \
 	zheap/zheap_index_build.o \
 	zheap/zheap_sweep.o \
 	zheap/zheap_vacuum.o \
+	zheap/zheap_rewrite_judge.o \
+	zheap/zheap_rewrite_write.o \
 	zheap/zheap_rewrite.o \
 	zheap/zheap_xlog.o \
 	inspect/zheap_inspect.o \
