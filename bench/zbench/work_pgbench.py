@@ -436,8 +436,12 @@ def small_cache(b: Bench) -> None:
 
 def long_run(b: Bench) -> None:
     """simple-update for a quarter of an hour, under an old snapshot for four
-    fifths of it; meant for tables that do not fit into memory."""
+    fifths of it; meant for tables that do not fit into memory, which the
+    other side's shared buffers may not take."""
     for side in b.turns():
+        others = [other for other in b.sides if other is not side]
+        for other in others:
+            other.stop()
         load(side, b.p.scale)
         probe = sizes_probe(side, ACCOUNTS, PKEY)
         with b.active(side), Timed(side) as old:
@@ -468,6 +472,8 @@ def long_run(b: Bench) -> None:
         b.check(side, "the old snapshot saw the same", first == last)
         check_sums(b, side)
         b.check_pages(side, ACCOUNTS, "pgbench_history")
+        for other in others:
+            other.start()
 
 
 def note_long(b: Bench, side: Side, series: Series, marks: dict[str, float],
