@@ -26,55 +26,14 @@ INSERT INTO t SELECT g, 0 FROM generate_series(1, 5) g;});
 # another row of the page changes again and again
 my $many = 'DO $$ BEGIN FOR i IN 1..6000 LOOP UPDATE t SET b = i WHERE a = 2; END LOOP; END $$;';
 
-# Interrupted in the middle of its walk: by a request that cancels nothing, then
-# by two that do.  "start" gets a new session to the point at which "go" has it
-# walk; "end" cleans up.
-sub interrupt
-{
-	my ($name, $answer, %do) = @_;
-
-	for my $case (
-		[ 'pg_log_backend_memory_contexts', $answer ],
-		[ 'pg_cancel_backend', qr/canceling statement due to user request/ ],
-		[ 'pg_terminate_backend', undef ])
-	{
-		my ($function, $expected) = @$case;
-		my $logged = -s $node->logfile;
-		my $s = session($node);
-		my $pid = ask($s, 'SELECT pg_backend_pid()');
-
-		$do{start}->($s, $pid);
-		order_point($node, 'long-walk', 'wait', $pid);
-		$do{go}->($s);
-		ok(wait_at_point($node, 'long-walk'), "$name is in the middle of its walk");
-		is($node->safe_psql('postgres', "SELECT $function($pid)"), 't', "... $function");
-		leave_point($node, 'long-walk');
-		if (defined $expected)
-		{
-			like(ask($s, 'ROLLBACK'), $expected, '... its answer');
-		}
-		else
-		{
-			ok( $node->poll_query_until('postgres',
-					"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid"),
-				'... it is gone');
-			like(slurp_file($node->logfile, $logged),
-				qr/FATAL: .*terminating connection due to administrator command/, '... and says why');
-		}
-		finish_session($s);
-		$do{end}->() if $do{end};
-	}
-}
-
 my $other = session($node);
 ask($other, "BEGIN; SELECT FROM t WHERE a = 1 FOR KEY SHARE; $many");
-interrupt('who looks for lockers', qr/could not obtain lock on row/,
-	start => sub { },
+interrupt_walk($node, 'who looks for lockers', qr/could not obtain lock on row/,
 	go => sub { send_sql($_[0], 'SELECT b FROM t WHERE a = 1 FOR UPDATE NOWAIT') });
 ask($other, 'ROLLBACK');
 undo_quiet($node, 'after the locker');
 
-interrupt('who waited for a row that is deleted', qr/^0 rows$/m,
+interrupt_walk($node, 'who waited for a row that is deleted', qr/^0 rows$/m,
 	start => sub {
 		my ($s, $pid) = @_;
 
@@ -90,7 +49,7 @@ SELECT count(*) || ' rows' FROM w});
 	end => sub { ask($other, 'INSERT INTO t VALUES (1, 0)') });
 undo_quiet($node, 'after the deletions');
 
-interrupt('whose savepoint takes over', qr/^7$/m,
+interrupt_walk($node, 'whose savepoint takes over', qr/^7$/m,
 	start => sub { ask($_[0], "BEGIN; $many SAVEPOINT s") },
 	go => sub { send_sql($_[0], 'UPDATE t SET b = 7 WHERE a = 3 RETURNING b') });
 

@@ -12,7 +12,7 @@ use Test::More;
 
 our @EXPORT = qw(zheap_node init_without_checksums zheap_standby set_conf kill_server start_after_kill wait_until_up session ask
   send_sql finish_session check_tables tables_digest undo_quiet log_is_clean
-  overwrite content put order_point wait_at_point leave_point
+  overwrite content put order_point wait_at_point leave_point interrupt_walk
   wal_position wal_since switch_images keyed_allow needs_assertions $lost);
 
 # what psql says, one or the other, when the server ended the session
@@ -368,6 +368,49 @@ sub leave_point
 {
 	my ($node, $point) = @_;
 	unlink map { $node->data_dir . "/zheap_points/$point$_" } '', '.at';
+}
+
+# Sessions that are interrupted in the middle of a long walk: by a request that
+# cancels nothing, then by two that do.  "start", if given, gets the new session
+# and its pid to where "go" has it walk; "end" cleans up.  $answer is what the
+# first of them is to say.
+sub interrupt_walk
+{
+	my ($node, $name, $answer, %do) = @_;
+
+	for my $case (
+		[ 'pg_log_backend_memory_contexts', $answer ],
+		[ 'pg_cancel_backend', qr/canceling statement due to user request/ ],
+		[ 'pg_terminate_backend', undef ])
+	{
+		my ($function, $expected) = @$case;
+		my $logged = -s $node->logfile;
+		my $s = session($node);
+		my $pid = ask($s, 'SELECT pg_backend_pid()');
+
+		$do{start}->($s, $pid) if $do{start};
+		order_point($node, 'long-walk', 'wait', $pid);
+		$do{go}->($s);
+		ok(wait_at_point($node, 'long-walk'), "$name is in the middle of its walk");
+		is($node->safe_psql('postgres', "SELECT $function($pid)"), 't', "... $function");
+		leave_point($node, 'long-walk');
+		if (defined $expected)
+		{
+			like(ask($s, 'ROLLBACK'), $expected, '... its answer');
+		}
+		else
+		{
+			# psql may be gone before it has told
+			ok( $node->poll_query_until('postgres',
+					"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid"),
+				'... it is gone');
+			like(slurp_file($node->logfile, $logged),
+				qr/FATAL: .*terminating connection due to administrator command/, '... and says why');
+		}
+		finish_session($s);
+		$do{end}->() if $do{end};
+	}
+	return;
 }
 
 # Files of a stopped server.

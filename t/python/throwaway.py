@@ -176,12 +176,13 @@ max_prepared_transactions = 30
         try:
             os.kill(pid, signal.SIGSTOP)
             children = [p for p, _ in self.children()]
-            os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             children = []
-        for child in children:
+        # children first: one that outlives the postmaster ends by itself, with
+        # a failed assertion of core's if it was about to end parallel workers
+        for process in children + [pid]:
             try:
-                os.kill(child, signal.SIGKILL)
+                os.kill(process, signal.SIGKILL)
             except ProcessLookupError:
                 pass
         self.process.wait()
