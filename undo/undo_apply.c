@@ -173,8 +173,10 @@ restore_state(const SavedState *saved)
  * there is none): FlushErrorState() will empty the whole stack, and that
  * handler may want to look at its error, or throw it on.
  *
- * The error stack can't be looked at from outside; asking an empty one for
- * its error code raises an error, and this is the answer.
+ * The error stack can't be looked at from outside.  Where nothing has used
+ * ErrorContext since it was last emptied there is none, for the message of an
+ * error lies there.  Else: asking an empty stack for its error code raises an
+ * error, and this is the answer.
  *
  * Returns false if the pending error couldn't be copied.  It is then still on
  * the stack, beneath the error that prevented it, and no rollback must be
@@ -187,6 +189,9 @@ save_outer_error(const SavedState *saved, ErrorData **outer)
 	volatile bool result = true;
 	ErrorData  *volatile copy = NULL;
 
+	*outer = NULL;
+	if (ErrorContext->isReset)
+		return true;
 	PG_TRY();
 	{
 		error_context_stack = NULL;

@@ -13,6 +13,7 @@
 #include "catalog/storage.h"
 #include "miscadmin.h"
 #include "storage/smgr.h"
+#include "utils/builtins.h"
 #include "utils/rel.h"
 
 #include "undo/undo.h"
@@ -59,7 +60,8 @@ undo_fake_relation(RelFileLocator locator, char persistence, Oid reloid)
 	fake->form.relpersistence = persistence;
 	fake->form.relfilenode = locator.relNumber;
 	fake->form.relam = InvalidOid;
-	snprintf(NameStr(fake->form.relname), NAMEDATALEN, "%u", reloid);
+	/* zeroes follow */
+	(void) pg_ultoa_n(reloid, NameStr(fake->form.relname));
 
 	rel->rd_lockInfo.lockRelId.dbId = locator.dbOid;
 	rel->rd_lockInfo.lockRelId.relId = reloid;

@@ -23,6 +23,7 @@
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
 #include "miscadmin.h"
+#include "port/pg_bitutils.h"
 #include "storage/bufmgr.h"
 #include "storage/standby.h"
 #include "utils/rel.h"
@@ -75,6 +76,36 @@ delta_add_range(DeltaRanges *ranges, const char *page, uint16 start,
 	ranges->len += sizeof(head) + head[1];
 }
 
+static inline uint64
+load_word(const char *p)
+{
+	uint64		word;
+
+	memcpy(&word, p, sizeof(word));
+	return word;
+}
+
+/* which of the eight bytes of a word comes first in memory, of those not 0 */
+static inline int
+first_byte_set(uint64 word)
+{
+#ifdef WORDS_BIGENDIAN
+	return 7 - pg_leftmost_one_pos64(word) / 8;
+#else
+	return pg_rightmost_one_pos64(word) / 8;
+#endif
+}
+
+static inline int
+last_byte_set(uint64 word)
+{
+#ifdef WORDS_BIGENDIAN
+	return 7 - pg_rightmost_one_pos64(word) / 8;
+#else
+	return pg_leftmost_one_pos64(word) / 8;
+#endif
+}
+
 /* the first byte in [i, to) that differs, or to */
 static int
 skip_equal(const char *old, const char *new, int i, int to)
@@ -85,75 +116,103 @@ skip_equal(const char *old, const char *new, int i, int to)
 		while (i + step <= to && memcmp(old + i, new + i, step) == 0)
 			i += step;
 	}
-	while (i + 8 <= to && memcmp(old + i, new + i, 8) == 0)
-		i += 8;
+	for (; i + 8 <= to; i += 8)
+	{
+		uint64		differ = load_word(old + i) ^ load_word(new + i);
+
+		if (differ != 0)
+			return i + first_byte_set(differ);
+	}
 	while (i < to && old[i] == new[i])
 		i++;
 	return i;
 }
 
-/* do all eight bytes differ */
-static inline bool
-all_differ(const char *old, const char *new)
+/* The range that begins at start, a different byte; returns what follows it. */
+static int
+take_range(DeltaRanges *ranges, const char *old, const char *new, int start,
+		   int to)
 {
-	uint64		a;
-	uint64		b;
+	int			last = start;	/* its last different byte */
+	int			gap = DELTA_MERGE_GAP;
+	int			i = start + 1;
 
-	memcpy(&a, old, sizeof(a));
-	memcpy(&b, new, sizeof(b));
-	a ^= b;
-	return ((a - UINT64CONST(0x0101010101010101)) & ~a &
-			UINT64CONST(0x8080808080808080)) == 0;
+	while (i + 8 <= to && i - last <= gap + 1)
+	{
+		uint64		differ = load_word(old + i) ^ load_word(new + i);
+
+		if (differ != 0)
+		{
+			if (i + first_byte_set(differ) - last > gap + 1)
+				break;
+			last = i + last_byte_set(differ);
+		}
+		i += 8;
+	}
+	for (; i < to && i - last <= gap + 1; i++)
+	{
+		if (old[i] != new[i])
+			last = i;
+	}
+	delta_add_range(ranges, new, start, last + 1);
+	return last + 1;
 }
 
-/*
- * Collect what differs in [from, to).  Bytes outside [valid_from, valid_to)
- * were in the old hole: they always count as different.
- */
+/* Collect what differs in [from, to). */
 static void
 delta_compare(DeltaRanges *ranges, const char *old, const char *new,
-			  uint16 from, uint16 to, uint16 valid_from, uint16 valid_to)
+			  int from, int to)
 {
-	int			start = -1;		/* of the open range */
-	int			last = -1;		/* its last different byte */
-	int			end = Min(to, valid_to);	/* of what can be compared */
-	int			gap = DELTA_MERGE_GAP;
-	int			i = from;
-
-	while (i < to)
+	for (;;)
 	{
-		if (i < valid_from || i >= end)
-		{
-			if (start < 0)
-				start = i;
-			i = i < valid_from ? Min(valid_from, to) : to;
-			last = i - 1;
-		}
-		else if (start < 0)
-		{
-			i = skip_equal(old, new, i, end);
-			if (i < end)
-				start = last = i++;
-		}
-		else if (i + 8 <= end && all_differ(old + i, new + i))
-		{
-			i += 8;
-			last = i - 1;
-		}
-		else
-		{
-			if (old[i] != new[i])
-				last = i;
-			else if (i - last > gap)
-			{
-				delta_add_range(ranges, new, start, last + 1);
-				start = -1;
-			}
-			i++;
-		}
+		from = skip_equal(old, new, from, to);
+		if (from >= to)
+			return;
+		from = take_range(ranges, old, new, from, to);
 	}
-	if (start >= 0)
-		delta_add_range(ranges, new, start, last + 1);
+}
+
+/* Collect what differs outside of the new hole; the old hole always does. */
+static void
+delta_collect(DeltaRanges *ranges, Page old, Page new)
+{
+	int			new_lower = ((PageHeader) new)->pd_lower;
+	int			new_upper = ((PageHeader) new)->pd_upper;
+	int			lower = Min(new_lower, ((PageHeader) old)->pd_lower);
+	int			upper = Max(new_upper, ((PageHeader) old)->pd_upper);
+
+	Assert(new_lower <= new_upper && upper <= BLCKSZ);
+	ranges->overflow = false;
+	ranges->len = 0;
+	delta_compare(ranges, old, new, DELTA_FIRST_BYTE, lower);
+	if (lower < new_lower)
+		delta_add_range(ranges, new, lower, new_lower);
+	if (new_upper < upper)
+		delta_add_range(ranges, new, new_upper, upper);
+	delta_compare(ranges, old, new, upper, BLCKSZ);
+}
+
+/* Copy ranges to the page; PANICs if they are malformed. */
+static void
+delta_put_ranges(Page page, const char *data, Size len)
+{
+	const char *end = data + len;
+
+	while (data < end)
+	{
+		uint16		head[2];
+
+		if (end - data < (ptrdiff_t) sizeof(head))
+			elog(PANIC, "truncated range in page delta");
+		memcpy(head, data, sizeof(head));
+		data += sizeof(head);
+		if (head[0] < DELTA_FIRST_BYTE || head[0] + head[1] > BLCKSZ ||
+			head[1] > end - data)
+			elog(PANIC, "bad range in page delta: offset %u, length %u",
+				 head[0], head[1]);
+		memcpy((char *) page + head[0], data, head[1]);
+		data += head[1];
+	}
 }
 
 static void
@@ -164,34 +223,6 @@ delta_zero_hole(Page page)
 	Assert(hdr->pd_lower >= SizeOfPageHeaderData);
 	Assert(hdr->pd_lower <= hdr->pd_upper && hdr->pd_upper <= BLCKSZ);
 	memset((char *) page + hdr->pd_lower, 0, hdr->pd_upper - hdr->pd_lower);
-}
-
-/*
- * The caller that edits the copy goes from line pointer to line pointer and
- * moves tuples: a damaged one must not lead out of it.
- */
-static void
-check_line_pointers(const ZPageDelta *delta)
-{
-	Page		page = (Page) delta->work.data;
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
-	OffsetNumber off;
-
-	for (off = FirstOffsetNumber; off <= max; off++)
-	{
-		ItemId		lp = PageGetItemId(page, off);
-
-		if (ItemIdIsNormal(lp) && !zheap_item_is_in_page(page, lp))
-			ereport(ERROR,
-					(errcode(ERRCODE_DATA_CORRUPTED),
-					 errmsg("corrupted line pointer in zheap relation \"%s\", block %u, offset %u",
-							RelationGetRelationName(delta->rel),
-							BufferGetBlockNumber(delta->buffer), off),
-					 errdetail("Expected: %u to %u, found: %u, length %u.",
-							   ((PageHeader) page)->pd_upper,
-							   ((PageHeader) page)->pd_special,
-							   lp->lp_off, lp->lp_len)));
-	}
 }
 
 /*
@@ -208,7 +239,13 @@ zheap_delta_begin(ZPageDelta *delta, Relation rel, Buffer buffer)
 	delta->buffer = buffer;
 	delta->told = false;
 	memcpy(delta->work.data, BufferGetPage(buffer), BLCKSZ);
-	check_line_pointers(delta);
+
+	/*
+	 * The caller goes from line pointer to line pointer and moves tuples: a
+	 * damaged one must not lead out of the copy.
+	 */
+	zheap_page_check_bodies(rel, BufferGetBlockNumber(buffer),
+							delta->work.data);
 	return (Page) delta->work.data;
 }
 
@@ -222,31 +259,23 @@ void
 zheap_delta_finish(ZPageDelta *delta, Fxid conflict)
 {
 	Page		page = BufferGetPage(delta->buffer);
-	PageHeader	old = (PageHeader) page;
-	PageHeader	new = (PageHeader) delta->work.data;
 	DeltaRanges ranges;
 	char		told = 1;
 
-	Assert(new->pd_special <= BLCKSZ && new->pd_upper <= new->pd_special);
-	Assert(new->pd_lower <= new->pd_upper);
 	Assert(zheap_page_is_valid(delta->work.data));
 
-	ranges.overflow = false;
-	ranges.len = 0;
-	delta_compare(&ranges, page, delta->work.data,
-				  DELTA_FIRST_BYTE, new->pd_lower,
-				  DELTA_FIRST_BYTE, old->pd_lower);
-	delta_compare(&ranges, page, delta->work.data,
-				  new->pd_upper, BLCKSZ, old->pd_upper, BLCKSZ);
+	delta_collect(&ranges, page, delta->work.data);
 	if (ranges.len == 0 && !ranges.overflow)
 		return;
-
-	delta_zero_hole(delta->work.data);
 
 	START_CRIT_SECTION();
 
 	/* LSN and checksum are the same in both: nobody else could change them */
-	memcpy(page, delta->work.data, BLCKSZ);
+	if (ranges.overflow)
+		memcpy(page, delta->work.data, BLCKSZ);
+	else
+		delta_put_ranges(page, ranges.data, ranges.len);
+	delta_zero_hole(page);
 	MarkBufferDirty(delta->buffer);
 
 	if (RelationNeedsWAL(delta->rel))
@@ -321,25 +350,9 @@ zheap_delta_log_conflict(Relation rel, BlockNumber block, Fxid conflict)
 static void
 delta_apply(Page page, const char *data, Size len)
 {
-	const char *end = data + len;
-
 	if (zheap_page_is_valid(page))
 		zheap_page_clear_hints(page);
-	while (data < end)
-	{
-		uint16		head[2];
-
-		if (end - data < (ptrdiff_t) sizeof(head))
-			elog(PANIC, "truncated range in page delta");
-		memcpy(head, data, sizeof(head));
-		data += sizeof(head);
-		if (head[0] < DELTA_FIRST_BYTE || head[0] + head[1] > BLCKSZ ||
-			head[1] > end - data)
-			elog(PANIC, "bad range in page delta: offset %u, length %u",
-				 head[0], head[1]);
-		memcpy((char *) page + head[0], data, head[1]);
-		data += head[1];
-	}
+	delta_put_ranges(page, data, len);
 	if (!zheap_page_is_valid(page))
 		elog(PANIC, "page delta left an invalid page");
 	delta_zero_hole(page);

@@ -43,12 +43,14 @@ zheap_buffer_note(Relation rel, BlockNumber block, Buffer buffer)
 	recent[i].buffer = buffer;
 }
 
-/* As ReadBuffer(). */
+/*
+ * The block, pinned, if it was pinned a moment ago and is in memory still; so
+ * it exists.  Else Invalid.
+ */
 Buffer
-zheap_buffer_read(Relation rel, BlockNumber block)
+zheap_buffer_recent(Relation rel, BlockNumber block)
 {
 	int			i = block % RECENT_BUFFERS_USED;
-	Buffer		buffer;
 
 	/* a temporary table may bear another table's number */
 	if (BufferIsValid(recent[i].buffer) && recent[i].block == block &&
@@ -61,8 +63,20 @@ zheap_buffer_read(Relation rel, BlockNumber block)
 		pgstat_count_buffer_hit(rel);
 		return recent[i].buffer;
 	}
-	buffer = ReadBuffer(rel, block);
-	zheap_buffer_note(rel, block, buffer);
+	return InvalidBuffer;
+}
+
+/* As ReadBuffer(). */
+Buffer
+zheap_buffer_read(Relation rel, BlockNumber block)
+{
+	Buffer		buffer = zheap_buffer_recent(rel, block);
+
+	if (!BufferIsValid(buffer))
+	{
+		buffer = ReadBuffer(rel, block);
+		zheap_buffer_note(rel, block, buffer);
+	}
 	return buffer;
 }
 

@@ -47,6 +47,7 @@ typedef struct Rollback
 	ZWalk		walk;			/* its rel, reader, block; the record read */
 	Page		page;			/* private copy */
 	int			left;			/* records that this batch may still take */
+	bool		inserts;		/* there were inserts among them */
 } Rollback;
 
 /* ----------------------------------------------------------------
@@ -76,6 +77,7 @@ rollback_insert(Rollback *rb, uint8 id)
 	OffsetNumber max = PageGetMaxOffsetNumber(rb->page);
 	OffsetNumber off;
 
+	rb->inserts = true;
 	for (off = FirstOffsetNumber; off <= max; off++)
 	{
 		char	   *tuple = normal_tuple(rb->page, off);
@@ -366,59 +368,62 @@ rollback_xact_slot(Rollback *rb, uint8 id)
 
 /*
  * One batch on a private copy of a page that is locked and valid, hz having
- * been sampled before or under this lock.  Returns whether that was all.
+ * been sampled before or under this lock.  Its line pointers were checked: a
+ * row passed over would be nobody's, or the xact slot's next owner's.  Returns
+ * whether that was all.  *inserts: whether there were inserts.
  */
 static bool
 rollback_work(Relation rel, UndoReader *reader, const UndoHorizons *hz,
-			  Page work, BlockNumber block)
+			  Page work, BlockNumber block, bool *inserts)
 {
-	Rollback   *rb = palloc(sizeof(Rollback));	/* larger than a page */
+	Rollback	rb;
 	bool		done = true;
 
-	/* a row passed over would be nobody's, or the xact slot's next owner's */
-	zheap_page_check_bodies(rel, block, work);
-	rb->page = work;
-	rb->left = ROLLBACK_BATCH;
-	zheap_walk_init(&rb->walk, rel, reader, hz, block, InvalidOffsetNumber,
+	rb.page = work;
+	rb.left = ROLLBACK_BATCH;
+	rb.inserts = false;
+	zheap_walk_init(&rb.walk, rel, reader, hz, block, InvalidOffsetNumber,
 					NULL, NULL);
 	for (int id = 1; done && id <= ZPageGetOpaque(work)->nslots; id++)
-		done = rollback_xact_slot(rb, (uint8) id);
+		done = rollback_xact_slot(&rb, (uint8) id);
 	zheap_page_assert_sound(work, block, "rollback");
-	pfree(rb);
+	*inserts = rb.inserts;
 	return done;
 }
 
 /*
  * One batch on a page that is exclusively locked and valid.  Returns false if
- * nothing is left to do.
+ * nothing is left to do.  *same_room: something was done, and it freed no room.
  */
 static bool
-rollback_batch(Relation rel, Buffer buffer, const UndoHorizons *hz)
+rollback_batch(Relation rel, Buffer buffer, const UndoHorizons *hz,
+			   bool *same_room)
 {
 	Page		page = BufferGetPage(buffer);
-	ZPageDelta *delta;
+	ZPageDelta	delta;
 	UndoReader	reader;
+	bool		inserts;
 	bool		done;
 
+	*same_room = false;
 	if (!zheap_xact_slot_any_aborted(buffer, page, hz))
 		return false;
 
-	delta = palloc(sizeof(ZPageDelta)); /* larger than a page */
 	undo_record_reader_open(&reader, rel);
 	done = rollback_work(rel, &reader, hz,
-						 zheap_delta_begin(delta, rel, buffer),
-						 BufferGetBlockNumber(buffer));
+						 zheap_delta_begin(&delta, rel, buffer),
+						 BufferGetBlockNumber(buffer), &inserts);
 
 	/* aborted changes were visible to no snapshot: no conflict */
 	undo_record_reader_close(&reader);
-	zheap_delta_finish(delta, InvalidFxid);
+	zheap_delta_finish(&delta, InvalidFxid);
+	*same_room = done && !inserts;
 	if (done)
 	{
 		zheap_rollback_pages++;
 		undo_stat_count_rollback_page();
 	}
 	UNDO_POINT("page-rolled-back");
-	pfree(delta);
 	return !done;
 }
 
@@ -438,11 +443,12 @@ zheap_rollback_buffer(Relation rel, Buffer buffer)
 {
 	UndoHorizons hz = undo_log_horizons();
 	Page		page = BufferGetPage(buffer);
+	bool		same_room;
 
 	if (PageIsNew(page))
 		return true;
 	zheap_page_check(rel, BufferGetBlockNumber(buffer), page);
-	return !rollback_batch(rel, buffer, &hz);
+	return !rollback_batch(rel, buffer, &hz, &same_room);
 }
 
 /*
@@ -498,7 +504,10 @@ zheap_rollback_for_reader(Relation rel, BlockNumber block)
 void
 zheap_rollback_copy(ZReadContext *cx, Page copy, BlockNumber block)
 {
-	(void) rollback_work(cx->rel, &cx->reader, &cx->hz, copy, block);
+	bool		inserts;
+
+	zheap_page_check_bodies(cx->rel, block, copy);
+	(void) rollback_work(cx->rel, &cx->reader, &cx->hz, copy, block, &inserts);
 }
 
 /*
@@ -508,26 +517,37 @@ zheap_rollback_copy(ZReadContext *cx, Page copy, BlockNumber block)
 void
 zheap_rollback_page(Relation rel, BlockNumber block)
 {
-	SMgrRelation smgr = RelationGetSmgr(rel);
+	Buffer		buffer = zheap_buffer_recent(rel, block);
 	bool		more = true;
 	Size		room = 0;
 
-	if (!smgrexists(smgr, MAIN_FORKNUM) ||
-		block >= smgrnblocks(smgr, MAIN_FORKNUM))
-		return;
+	if (!BufferIsValid(buffer))
+	{
+		SMgrRelation smgr = RelationGetSmgr(rel);
+
+		if (!smgrexists(smgr, MAIN_FORKNUM) ||
+			block >= smgrnblocks(smgr, MAIN_FORKNUM))
+			return;
+	}
 
 	while (more)
 	{
 		UndoHorizons hz = undo_log_horizons();
-		Buffer		buffer = ReadBuffer(rel, block);
 		Page		page;
+		bool		same_room = false;
 
+		if (!BufferIsValid(buffer))
+			buffer = ReadBuffer(rel, block);
 		UNDO_POINT("rollback-horizon");
 		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 		page = BufferGetPage(buffer);
-		more = zheap_page_is_valid(page) && rollback_batch(rel, buffer, &hz);
-		room = zheap_page_is_valid(page) ? zheap_page_insert_room(page) : 0;
+		more = zheap_page_is_valid(page) &&
+			rollback_batch(rel, buffer, &hz, &same_room);
+		if (zheap_page_is_valid(page) &&
+			(!same_room || IsTransactionState()))
+			room = zheap_page_insert_room(page);
 		UnlockReleaseBuffer(buffer);
+		buffer = InvalidBuffer;
 		if (more)
 			pause_between_batches();
 	}

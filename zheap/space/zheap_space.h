@@ -18,6 +18,7 @@
  * ----------------------------------------------------------------
  */
 extern void zheap_buffer_note(Relation rel, BlockNumber block, Buffer buffer);
+extern Buffer zheap_buffer_recent(Relation rel, BlockNumber block);
 extern Buffer zheap_buffer_read(Relation rel, BlockNumber block);
 extern const char *zheap_buffer_next_page(Relation rel, Buffer buffer,
 										  BufferAccessStrategy strategy);
