@@ -174,6 +174,7 @@ _PG_init(void)
 
 	undo_apply_register_client(zheap_rollback_page, zheap_am_oid);
 	undo_xact_register_callbacks();
+	zheap_xact_slot_register();
 	zheap_fsm_notes_register();
 	zheap_stat_register();
 	undo_launcher_register();

@@ -70,7 +70,6 @@ undo_attach(char persistence)
 		}
 		att->run_fxid = InvalidFxid;
 		att->suspect = false;
-		att->recent = InvalidBuffer;
 		att->ntables = 0;
 		att->more_tables = NULL;
 		att->attached = true;

@@ -18,7 +18,7 @@ typedef struct AttachedLog
 {
 	bool		attached;
 	UndoLogNumber log;
-	Buffer		recent;			/* tail buffer, a hint */
+	Buffer		recent;			/* tail buffer, a hint, also of earlier ones */
 	/* the run last written, which later records may join */
 	Fxid		run_fxid;
 	Oid			run_reloid;

@@ -31,6 +31,8 @@ typedef enum ZXactStatus
 	ZXACT_ABORTED
 } ZXactStatus;
 
+extern void zheap_xact_slot_register(void);
+
 extern ZXactStatus zheap_xact_slot_fxid_status(Fxid fxid,
 											   const UndoHorizons *hz);
 
@@ -84,6 +86,7 @@ typedef struct ZOpenRecord
 	UndoRecPtr	urp;			/* Invalid: none yet */
 	Fxid		fxid;
 	CommandId	cid;
+	Buffer		buffer;			/* of inserts: where the page was, a hint */
 } ZOpenRecord;
 
 extern bool zheap_xact_slot_record_covers(const ZOpenRecord *open,

@@ -62,8 +62,48 @@ find_finished(Fxid fxid)
 	return NULL;
 }
 
+/*
+ * Transactions of this backend that committed last.  They have no subtransactions
+ * here, and nobody else's answer is needed: when they were noted they ran no
+ * more.
+ */
+#define MY_COMMITTED		4
+
+static Fxid my_committed[MY_COMMITTED];
+
+static inline bool
+is_my_committed(Fxid fxid)
+{
+	return fxid == my_committed[0] || fxid == my_committed[1] ||
+		fxid == my_committed[2] || fxid == my_committed[3];
+}
+
+StaticAssertDecl(MY_COMMITTED == 4, "is_my_committed() looks at each");
+
 /* no fxid below this is from the future; raised when one is met */
 static Fxid known_next_fxid = InvalidFxid;
+
+static void
+committed_callback(XactEvent event, void *arg)
+{
+	static int	next = 0;
+	Fxid		fxid;
+
+	if (event != XACT_EVENT_COMMIT)
+		return;
+	fxid = U64FromFullTransactionId(GetTopFullTransactionIdIfAny());
+	if (fxid == InvalidFxid)
+		return;
+	my_committed[next] = fxid;
+	next = (next + 1) % MY_COMMITTED;
+	known_next_fxid = Max(known_next_fxid, fxid + 1);
+}
+
+void
+zheap_xact_slot_register(void)
+{
+	RegisterXactCallback(committed_callback, NULL);
+}
 
 /* true if no transaction can have fxid yet, so that it is garbage */
 static bool
@@ -123,7 +163,7 @@ zheap_xact_slot_fxid_status(Fxid fxid, const UndoHorizons *hz)
 						(unsigned long long) fxid),
 				 errdetail("The next transaction is %llu.",
 						   (unsigned long long) known_next_fxid)));
-	return status_of(fxid);
+	return is_my_committed(fxid) ? ZXACT_COMMITTED : status_of(fxid);
 }
 
 /*
@@ -169,7 +209,9 @@ zheap_xact_slot_status(Buffer buffer, ZXactSlot slot, const UndoHorizons *hz)
 
 	if (fxid < hz->all_visible_before)
 		return ZXACT_ALL_VISIBLE;
-	if (slot->fxid_bits & ZXACT_HINT_COMMITTED)
+	/* of mine others may set the hint */
+	if ((slot->fxid_bits & ZXACT_HINT_COMMITTED) != 0 ||
+		is_my_committed(fxid))
 		return ZXACT_COMMITTED;
 
 	if (BufferIsValid(buffer))

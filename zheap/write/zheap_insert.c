@@ -104,10 +104,12 @@ static OffsetNumber last_last[ZUNDO_MAX_RANGES];
 
 /*
  * Records of that kind without ranges, on pages of other tables: a command that
- * fills partitions by turns comes back to them.  Found by table and block.
+ * fills partitions by turns comes back to them.  Found by table and block, in
+ * sets of a few places.
  */
-#define OPEN_RECORDS		1024
-#define OPEN_RECORDS_USED	UNDO_KNOB("open-records", OPEN_RECORDS, 1, OPEN_RECORDS)
+#define OPEN_SET			4
+#define OPEN_SETS			1024
+#define OPEN_SETS_USED	UNDO_KNOB("open-records", OPEN_SETS, 1, OPEN_SETS)
 
 static ZOpenRecord *other_open = NULL;
 
@@ -290,43 +292,77 @@ find_page(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
  * ----------------------------------------------------------------
  */
 
+/* The set of places for a page. */
 static inline ZOpenRecord *
-open_place(RelFileLocator locator, BlockNumber block)
+open_set(RelFileLocator locator, BlockNumber block)
 {
 	return &other_open[murmurhash32(locator.relNumber * UINT32_C(0x9E3779B1) +
-									block) % OPEN_RECORDS_USED];
+									block) % OPEN_SETS_USED * OPEN_SET];
+}
+
+static inline bool
+is_open_there(const ZOpenRecord *open, RelFileLocator locator,
+			  BlockNumber block)
+{
+	return open->block == block &&
+		RelFileLocatorEquals(open->locator, locator);
 }
 
 /* Keep the last open record, which another table's is going to replace. */
 static void
 keep_last_open(const InsertOp *op)
 {
+	static int	turn = 0;
+	ZOpenRecord *set;
+	ZOpenRecord *place;
+
 	if (!UndoRecPtrIsValid(last_open.urp) || last_nranges > 0 ||
 		last_open.fxid != op->fxid || last_open.cid != op->cid ||
 		RelFileLocatorEquals(last_open.locator, op->rel->rd_locator))
 		return;
 	if (other_open == NULL)
-		other_open = undo_cache_alloc(OPEN_RECORDS * sizeof(ZOpenRecord));
-	*open_place(last_open.locator, last_open.block) = last_open;
+		other_open = undo_cache_alloc(OPEN_SETS * OPEN_SET *
+									  sizeof(ZOpenRecord));
+
+	/* its own place, that of an earlier command, or one by turns */
+	set = open_set(last_open.locator, last_open.block);
+	place = &set[turn++ % OPEN_SET];
+	for (int i = 0; i < OPEN_SET; i++)
+	{
+		if (is_open_there(&set[i], last_open.locator, last_open.block))
+		{
+			place = &set[i];
+			break;
+		}
+		if (set[i].fxid != op->fxid || set[i].cid != op->cid)
+			place = &set[i];
+	}
+	*place = last_open;
 }
 
 /* If an open record of this command was kept for the page, it is the last. */
 static void
 recall_open(const InsertOp *op, BlockNumber block)
 {
-	ZOpenRecord found;
+	const ZOpenRecord *set;
 
 	if (other_open == NULL ||
 		RelFileLocatorEquals(last_open.locator, op->rel->rd_locator))
 		return;
-	found = *open_place(op->rel->rd_locator, block);
-	if (found.block != block || found.fxid != op->fxid ||
-		found.cid != op->cid ||
-		!RelFileLocatorEquals(found.locator, op->rel->rd_locator))
-		return;
-	keep_last_open(op);
-	last_open = found;
-	last_nranges = 0;
+	set = open_set(op->rel->rd_locator, block);
+	for (int i = 0; i < OPEN_SET; i++)
+	{
+		ZOpenRecord found = set[i];
+
+		if (found.fxid != op->fxid || found.cid != op->cid ||
+			!is_open_there(&found, op->rel->rd_locator, block))
+			continue;
+		keep_last_open(op);
+		last_open = found;
+		last_nranges = 0;
+		zheap_buffer_note(op->rel, block, found.buffer);
+		break;
+	}
 }
 
 /* does my last open record list these offsets, if it is the newest one? */
@@ -362,6 +398,7 @@ note_last_open(const InsertOp *op, const InsertStep *step)
 	keep_last_open(op);
 	zheap_xact_slot_note_record(&last_open, op->rel, step->block,
 								step->change.urp, op->fxid, op->cid);
+	last_open.buffer = step->buffer;
 	last_nranges = step->nranges;
 	memcpy(last_first, step->range_first,
 		   last_nranges * sizeof(OffsetNumber));
