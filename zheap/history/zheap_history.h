@@ -145,6 +145,10 @@ extern void zheap_xact_slot_note_rows(Relation rel,
 									  Fxid fxid, UndoRecPtr urp,
 									  OffsetNumber first, OffsetNumber last);
 
+/* record urp, which is an open one, covers one row more */
+extern void zheap_xact_slot_note_row(Fxid fxid, UndoRecPtr urp,
+									 OffsetNumber off);
+
 /* what that pass will make of a header (before the change) that isn't ended */
 extern void zheap_xact_slot_flag_header(ZTupleHeader *header, uint8 id,
 										ZTenure tenure);

@@ -790,6 +790,17 @@ zheap_xact_slot_note_rows(Relation rel, const ZXactSlotChoice *choice,
 	*held_place(urp) = h;
 }
 
+void
+zheap_xact_slot_note_row(Fxid fxid, UndoRecPtr urp, OffsetNumber off)
+{
+	HeldRows   *h = held_place(urp);
+
+	if (h->fxid != fxid || h->urp != urp)
+		return;
+	h->first = Min(h->first, off);
+	h->last = Max(h->last, off);
+}
+
 #ifdef USE_ASSERT_CHECKING
 static bool
 others_refer(Page page, uint8 id, const HeldRows *h)

@@ -52,6 +52,7 @@ delete_write(ZRowWrite *w, bool changing_part)
 	{
 		header.flags2 |= ZH_DELETED;
 		zheap_row_write(w, XLOG_ZHEAP_DELETE, NULL, &header, NULL, 0);
+		zheap_xact_slot_note_row(w->fxid, last_open.urp, w->off);
 		return;
 	}
 
@@ -192,6 +193,7 @@ delete_covered(Relation rel, const ItemPointerData *tid, CommandId cid,
 
 	END_CRIT_SECTION();
 
+	zheap_xact_slot_note_row(fxid, last_open.urp, off);
 	zheap_fsm_notes_add(rel, block, page, ItemIdGetLength(lp));
 	UnlockReleaseBuffer(buffer);
 	return true;

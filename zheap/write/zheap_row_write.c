@@ -234,12 +234,8 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 		undo_insert_release(&ins);
 		zheap_own_history_note(w->rel, w->block, &w->choice, w->fxid, own.urp,
 							   u->cid, u->kind == ZUNDO_LOCK);
-		if (ZUndoIsOpenDelete(u))
-			zheap_xact_slot_note_rows(w->rel, &w->choice, w->fxid, own.urp,
-									  FirstOffsetNumber, MaxOffsetNumber);
-		else
-			zheap_xact_slot_note_rows(w->rel, &w->choice, w->fxid, own.urp,
-									  w->off, w->off);
+		zheap_xact_slot_note_rows(w->rel, &w->choice, w->fxid, own.urp,
+								  w->off, w->off);
 	}
 	zheap_space_vm_release(&vm);
 	if (payload != small)

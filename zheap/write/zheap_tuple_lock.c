@@ -185,7 +185,8 @@ zheap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
 {
 	ItemPointerData orig = *tid;
 	bool		traversed = false;
-	ZRowWrite  *w = palloc(sizeof(ZRowWrite));
+	ZRowWrite	row;
+	ZRowWrite  *w = &row;
 	TM_Result	result;
 
 	/* a caller that has the tag LOCKED is through with EvalPlanQual (Z34) */
@@ -235,6 +236,5 @@ zheap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
 		*tmfd = w->failure;
 		tmfd->traversed = traversed;
 	}
-	pfree(w);
 	return result;
 }
