@@ -286,15 +286,6 @@ entry_around(ItemPointer tid)
 	return NULL;				/* keep compiler quiet */
 }
 
-static int
-compare_tids(const void *a, const void *b)
-{
-	return ItemPointerCompare(unconstify(ItemPointerData *,
-										 (const ItemPointerData *) a),
-							  unconstify(ItemPointerData *,
-										 (const ItemPointerData *) b));
-}
-
 static void
 keep_page(ZSweep *sweep, BlockNumber block)
 {
@@ -326,7 +317,7 @@ is_garbage(ItemPointer tid, void *arg)
 	bool		needed;
 
 	if (bsearch(tid, sweep->tids, sweep->ntids, sizeof(ItemPointerData),
-				compare_tids) == NULL)
+				zheap_keyed_compare_tids) == NULL)
 		return false;
 	entry = entry_around(tid);
 	buffer = ReadBuffer(sweep->rel, block);

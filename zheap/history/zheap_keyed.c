@@ -399,8 +399,8 @@ zheap_keyed_compare(Relation rel, Relation index, IndexTuple entry,
 	TupleDesc	keydesc = RelationGetDescr(index);
 	int			ncolumns = columns_to_deform(index->rd_index->indkey.values,
 											 keydesc->natts);
-	Datum	   *values = palloc(ncolumns * sizeof(Datum));
-	bool	   *isnull = palloc(ncolumns * sizeof(bool));
+	Datum		values[MaxHeapAttributeNumber];
+	bool		isnull[MaxHeapAttributeNumber];
 	ZKeyMatch	match = ZKEY_SAME;
 
 	zheap_tuple_deform_first(desc, ncolumns, tuple, len, values, isnull);
@@ -423,9 +423,16 @@ zheap_keyed_compare(Relation rel, Relation index, IndexTuple entry,
 			match = ZKEY_OTHER;
 	}
 	zheap_tuple_free_first(desc, ncolumns, tuple, len, values);
-	pfree(values);
-	pfree(isnull);
 	return match;
+}
+
+int
+zheap_keyed_compare_tids(const void *a, const void *b)
+{
+	return ItemPointerCompare(unconstify(ItemPointerData *,
+										 (const ItemPointerData *) a),
+							  unconstify(ItemPointerData *,
+										 (const ItemPointerData *) b));
 }
 
 /* ----------------------------------------------------------------

@@ -73,6 +73,9 @@ extern ZKeyMatch zheap_keyed_compare(Relation rel, Relation index,
 									 IndexTuple entry, const char *tuple,
 									 uint16 len, bool may_fetch);
 
+/* of ItemPointerData, for qsort() and bsearch() */
+extern int	zheap_keyed_compare_tids(const void *a, const void *b);
+
 /*
  * Does a snapshot need this entry of the row, or will it, after a rollback
  * (Z50)?  The leaf and the table page are locked.  False: nobody does; then

@@ -19,6 +19,8 @@
 #include "access/relation.h"
 #include "access/relscan.h"
 #include "access/xact.h"
+#include "common/pg_prng.h"
+#include "executor/instrument.h"
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "utils/rel.h"
@@ -175,67 +177,127 @@ zheap_index_fetch_end(struct IndexFetchTableData *data)
 	pfree(fetch);
 }
 
+/* what became of the attempt to show a row as it stands on its page */
+typedef enum ZShown
+{
+	ZSHOWN_NOT,					/* its history must be asked */
+	ZSHOWN_ROW,
+	ZSHOWN_OTHER_KEY,			/* the snapshot sees it, but it hasn't the key
+								 * of the scan's entry */
+	ZSHOWN_SETTLED_KEY			/* the same, and it is visible to all */
+} ZShown;
+
+/*
+ * A STALE row that the snapshot sees as it stands: is its key that of the
+ * entry?  writer is who made it, or invalid.  Page locked.
+ */
+static ZShown
+compare_as_it_stands(ZIndexFetch fetch, ItemPointer tid, bool *call_again,
+					 const UndoHorizons *hz, Fxid writer, const char *tuple,
+					 uint16 len)
+{
+	switch (zheap_watch_compare(&fetch->watched, tid, call_again, tuple, len,
+								false))
+	{
+		case ZKEY_SAME:
+			return ZSHOWN_ROW;
+		case ZKEY_OTHER:
+			return writer == InvalidFxid ||
+				zheap_xact_slot_seen_by_all(fetch->watched.base.rel, writer,
+											hz, NULL) ?
+				ZSHOWN_SETTLED_KEY : ZSHOWN_OTHER_KEY;
+		default:
+			return ZSHOWN_NOT;
+	}
+}
+
 /*
  * The frequent case of an MVCC snapshot: its row is the one on the page, which
  * is settled, or whose owner is known to have committed and is seen (Z2).  Then
- * the bytes go to the tuple slot at once.  False for all others, and for STALE
- * ones, whose entry may be that of another key.  Page locked.
+ * the bytes go to the tuple slot at once.  ZSHOWN_NOT for all others.  tid and
+ * call_again are what core has passed.  Page locked.
  */
-static inline bool
-show_as_it_stands(Relation rel, Snapshot snapshot, const UndoHorizons *hz,
-				  Page page, BlockNumber block, OffsetNumber off,
-				  TupleTableSlot *slot)
+static inline ZShown
+show_as_it_stands(ZIndexFetch fetch, ItemPointer tid, bool *call_again,
+				  Snapshot snapshot, const UndoHorizons *hz, Page page,
+				  OffsetNumber off, TupleTableSlot *slot)
 {
 	ItemId		lp = PageGetItemId(page, off);
 	Fxid		writer = InvalidFxid;
-	ItemPointerData tid;
+	ItemPointerData plain;
 	ZTupleHeader hdr;
 	const char *tuple;
 
 	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
-		return false;
+		return ZSHOWN_NOT;
 	tuple = (char *) page + lp->lp_off;
 	zheap_header_get(tuple, &hdr);
-	if ((hdr.flags2 & (ZH_END_MASK | ZH_STALE)) ||
-		(hdr.natts_flags1 & ZH_SLACK))
-		return false;
+	if ((hdr.flags2 & ZH_END_MASK) || (hdr.natts_flags1 & ZH_SLACK))
+		return ZSHOWN_NOT;
 	if (hdr.slot != 0 && (hdr.flags2 & ZH_LOCK_ONLY) == 0)
 	{
 		ZXactSlot	owner = zheap_page_row_slot(page, &hdr);
 
 		if (owner == NULL)
-			return false;
+			return ZSHOWN_NOT;
 		writer = ZXactSlotFxid(owner);
 		if (writer < hz->all_visible_before)
 			writer = InvalidFxid;
 		else if ((owner->fxid_bits & ZXACT_HINT_COMMITTED) == 0 ||
 				 XidInMVCCSnapshot(XidFromFxid(writer), snapshot))
-			return false;
+			return ZSHOWN_NOT;
 	}
-	ItemPointerSet(&tid, block, off);
-	zheap_tuple_slot_store(slot, RelationGetRelid(rel), &tid, tuple,
-						   lp->lp_len, writer, InvalidCommandId);
+	if (unlikely(hdr.flags2 & ZH_STALE) && ZPageMayHoldStale(page))
+	{
+		ZShown		shown = compare_as_it_stands(fetch, tid, call_again, hz,
+												 writer, tuple, lp->lp_len);
+
+		if (shown != ZSHOWN_ROW)
+			return shown;
+	}
+	ItemPointerSet(&plain, ItemPointerGetBlockNumber(tid), off);
+	zheap_tuple_slot_store(slot, RelationGetRelid(fetch->watched.base.rel),
+						   &plain, tuple, lp->lp_len, writer,
+						   InvalidCommandId);
 	zheap_tuple_slot_set_unsure(slot, writer != InvalidFxid &&
 								ZHeaderReused(&hdr) != ZH_REUSED_NONE, false);
-	return true;
+	return ZSHOWN_ROW;
 }
 
 /* The same, and all that it wants before and after; nothing locked. */
-static inline bool
-fetch_as_it_stands(Relation rel, Snapshot snapshot, Buffer buffer, Page page,
-				   BlockNumber block, OffsetNumber off, TupleTableSlot *slot)
+static inline ZShown
+fetch_as_it_stands(ZIndexFetch fetch, ItemPointer tid, bool *call_again,
+				   Snapshot snapshot, Buffer buffer, Page page,
+				   OffsetNumber off, TupleTableSlot *slot)
 {
 	UndoHorizons hz;
-	bool		shown;
+	ZShown		shown = ZSHOWN_NOT;
 
 	undo_check_snapshot();
 	hz = undo_log_horizons();
+	UNDO_POINT("horizon-sampled");
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	shown = has_row_pointer(rel, block, page, off) &&
-		show_as_it_stands(rel, snapshot, &hz, page, block, off, slot);
+	if (has_row_pointer(fetch->watched.base.rel,
+						ItemPointerGetBlockNumber(tid), page, off))
+		shown = show_as_it_stands(fetch, tid, call_again, snapshot, &hz, page,
+								  off, slot);
 	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	return shown;
 }
+
+/* the scan's entry is of a key that its row doesn't have, or the row is dead */
+static void
+note_old(ZIndexFetch fetch, ItemPointer tid, Buffer buffer, bool settled)
+{
+	ItemPointerData plain;
+
+	ItemPointerSet(&plain, ItemPointerGetBlockNumber(tid),
+				   zheap_tid_offset(tid));
+	zheap_watch_note_old(&fetch->watched, buffer, &plain, settled);
+}
+
+static bool read_version(Relation rel, const ItemPointerData *tid,
+						 Snapshot snapshot, bool ended, ZVersion *v);
 
 /*
  * A version was found, but it hasn't the entry's key.  A DIRTY snapshot sees
@@ -243,9 +305,6 @@ fetch_as_it_stands(Relation rel, Snapshot snapshot, Buffer buffer, Page page,
  * the row by its new key, too, so as to wait.  True: *v is the version in
  * progress then.
  */
-static bool read_version(Relation rel, const ItemPointerData *tid,
-						 Snapshot snapshot, bool ended, ZVersion *v);
-
 static bool
 find_in_progress(ZIndexFetch fetch, ItemPointer tid, Snapshot snapshot,
 				 bool *call_again, ZVersion *v)
@@ -255,7 +314,8 @@ find_in_progress(ZIndexFetch fetch, ItemPointer tid, Snapshot snapshot,
 	snapshot->xmin = snapshot->xmax = InvalidTransactionId;
 	if (!TransactionIdIsValid(changing) ||
 		!read_version(fetch->watched.base.rel, tid, SnapshotAny, false, v) ||
-		!zheap_watch_accepts(&fetch->watched, tid, call_again, v))
+		zheap_watch_compare(&fetch->watched, tid, call_again, v->data,
+							v->len, true) != ZKEY_SAME)
 		return false;
 	snapshot->xmin = changing;
 	return true;
@@ -274,6 +334,7 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	ZVersion	v;
 	Buffer		buffer;
 	Page		page;
+	ZShown		shown = ZSHOWN_NOT;
 	bool		found = false;
 	bool		settled;
 	bool		stale = false;
@@ -295,9 +356,18 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	/* history often is wanted for many in a row */
 	settled = likely(snapshot->snapshot_type == SNAPSHOT_MVCC) &&
 		!IsolationIsSerializable();
-	if (settled && likely(!fetch->unsettled) &&
-		fetch_as_it_stands(rel, snapshot, buffer, page, block, off, slot))
-		return true;
+	if (settled && likely(!fetch->unsettled))
+	{
+		shown = fetch_as_it_stands(fetch, tid, call_again, snapshot, buffer,
+								   page, off, slot);
+		if (likely(shown == ZSHOWN_ROW))
+			return true;
+		if (shown != ZSHOWN_NOT)
+		{
+			note_old(fetch, tid, buffer, shown == ZSHOWN_SETTLED_KEY);
+			return false;
+		}
+	}
 
 	zheap_visibility_begin(&cx, rel, snapshot);
 	/* what a DIRTY or ANY snapshot finds is compared by its identity */
@@ -306,14 +376,18 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 		!IsolationIsSerializable();
 	zheap_rollback_limit_reader(&cx);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	fetch->unsettled = !settled ||
-		!has_row_pointer(rel, block, page, off) ||
-		!show_as_it_stands(rel, snapshot, &cx.hz, page, block, off, slot);
+	if (settled && has_row_pointer(rel, block, page, off))
+		shown = show_as_it_stands(fetch, tid, call_again, snapshot, &cx.hz,
+								  page, off, slot);
+	fetch->unsettled = shown == ZSHOWN_NOT;
 	if (!fetch->unsettled)
 	{
 		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 		zheap_visibility_end(&cx);
-		return true;
+		if (shown == ZSHOWN_ROW)
+			return true;
+		note_old(fetch, tid, buffer, shown == ZSHOWN_SETTLED_KEY);
+		return false;
 	}
 
 	if (has_row_pointer(rel, block, page, off))
@@ -346,15 +420,11 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	}
 	if (unlikely(stale) &&
 		(!found ||
-		 !zheap_watch_accepts(&fetch->watched, tid, call_again, &v)))
+		 zheap_watch_compare(&fetch->watched, tid, call_again, v.data, v.len,
+							 true) != ZKEY_SAME))
 	{
 		if (found || all_dead)
-		{
-			ItemPointerData plain;
-
-			ItemPointerSet(&plain, block, off);
-			zheap_watch_note_old(&fetch->watched, buffer, &plain);
-		}
+			note_old(fetch, tid, buffer, false);
 		found = found && snapshot->snapshot_type == SNAPSHOT_DIRTY &&
 			find_in_progress(fetch, tid, snapshot, call_again, &v);
 	}
@@ -661,6 +731,31 @@ same_bytes(const ZVersion *v, const ZTupleTableSlot *zslot)
 }
 
 /*
+ * Was a row, whose newest version an MVCC snapshot doesn't see, merely copied
+ * since, by rewrites of its table?
+ */
+static bool
+is_only_copied(Relation rel, const ItemPointerData *tid, Snapshot snapshot)
+{
+	BlockNumber block = ItemPointerGetBlockNumber(tid);
+	OffsetNumber off = zheap_tid_offset(tid);
+	ZReadContext cx;
+	Buffer		buffer;
+	Page		page;
+	bool		copied;
+
+	buffer = zheap_buffer_read(rel, block);
+	zheap_visibility_begin(&cx, rel, NULL);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+	copied = has_row_pointer(rel, block, page, off) &&
+		zheap_newest_only_copied(&cx, buffer, page, block, off, snapshot);
+	UnlockReleaseBuffer(buffer);
+	zheap_visibility_end(&cx);
+	return copied;
+}
+
+/*
  * Is the version in the tuple slot the one that the snapshot sees?
  * A foreign writer that the snapshot sees may have been forgotten since; then
  * the same bytes under the same TID are the same version, or one that nobody
@@ -692,7 +787,8 @@ zheap_index_fetch_satisfies(Relation rel, TupleTableSlot *slot,
 		return false;
 	if (zslot->writer >= undo_log_horizons().all_visible_before &&
 		IsMVCCSnapshot(snapshot) &&
-		XidInMVCCSnapshot(XidFromFxid(zslot->writer), snapshot))
+		XidInMVCCSnapshot(XidFromFxid(zslot->writer), snapshot) &&
+		!is_only_copied(rel, &tid, snapshot))
 		return false;			/* changed since, be it to the same bytes */
 	return same_bytes(&v, zslot);
 }
@@ -702,8 +798,15 @@ zheap_index_fetch_satisfies(Relation rel, TupleTableSlot *slot,
  * ----------------------------------------------------------------
  */
 
-/* pages that one call of bottom-up deletion may look at */
+/* pages that one call of bottom-up deletion may look at, or read from disk */
 #define BOTTOMUP_MAX_BLOCKS		UNDO_KNOB("bottomup-blocks", 6, 1, 6)
+
+/*
+ * In a soft index it looks at as many as this for each entry found, and for
+ * none.
+ */
+#define SOFT_BLOCKS_PER_ENTRY	UNDO_KNOB("soft-blocks-per-entry", 16, 1, 16)
+#define SOFT_BLOCKS_FOR_NONE	UNDO_KNOB("soft-blocks-for-none", 32, 1, 32)
 
 /* up to this, numbers of promising entries are as good as each other */
 #define ALIKE					3
@@ -728,13 +831,15 @@ compare_entries(const void *a, const void *b)
 
 /*
  * Pages where most is to be expected come first.  Small differences don't
- * count: then the lower block, which as a rule has the older versions.
+ * count: then it is the lower block from *arg on, and after the last one the
+ * first.
  */
 static int
-compare_groups(const void *a, const void *b)
+compare_groups(const void *a, const void *b, void *arg)
 {
 	const EntryGroup *ga = a;
 	const EntryGroup *gb = b;
+	BlockNumber start = *(BlockNumber *) arg;
 	int			la = pg_leftmost_one_pos32(ga->promising | ALIKE);
 	int			lb = pg_leftmost_one_pos32(gb->promising | ALIKE);
 
@@ -744,7 +849,7 @@ compare_groups(const void *a, const void *b)
 	lb = pg_leftmost_one_pos32(gb->n);
 	if (la != lb)
 		return la > lb ? -1 : 1;
-	return ga->block < gb->block ? -1 : 1;
+	return ga->block - start < gb->block - start ? -1 : 1;
 }
 
 /* Sort the entries by TID and list the table pages; returns their number. */
@@ -851,14 +956,41 @@ judge_entries(ZReadContext *cx, Buffer buffer, TM_IndexDeleteOp *delstate,
 	return found;
 }
 
+/* so far of a bottom-up deletion */
+typedef struct Progress
+{
+	int			blocks;			/* looked at */
+	int64		read;			/* of these, from disk */
+	int			found_last;		/* entries found by the last one */
+	int			found;			/* by all */
+	int			freed;
+} Progress;
+
+static bool
+another_block_is_worth_it(const Progress *p, bool soft, int wanted)
+{
+	if (p->freed >= wanted)
+		return false;
+	if (soft)
+		return p->read < BOTTOMUP_MAX_BLOCKS &&
+			p->blocks < SOFT_BLOCKS_FOR_NONE +
+			p->found * SOFT_BLOCKS_PER_ENTRY;
+	return p->blocks < BOTTOMUP_MAX_BLOCKS &&
+		(p->blocks < 2 || p->found_last > 0);
+}
+
 /*
  * Simple deletion: the index AM vouches for some entries (all_dead); others of
  * the same table pages are looked at by the way.
  *
- * Bottom-up deletion: an index page is full, and rows that moved without
- * changing this index's columns may have left entries that nobody needs.  Look
- * where the index AM expects them, until enough is found or a second page has
- * none (the first one often has the newest versions).
+ * Bottom-up deletion: an index page is full.  Rows that moved without changing
+ * this index's columns may have left entries that nobody needs.  Look where
+ * the index AM expects them, until enough is found or a second page has none
+ * (the first one often has the newest versions).  In a soft index changed
+ * rows have left others, and the index AM expects none: where most keys are
+ * different, each entry is of another page, and those of the rows that changed
+ * are anywhere.  There it goes on while enough are found to pay for the pages,
+ * each time from another one, so as not to begin with what was cleaned last.
  * The entries of pages visited are what comes back in deltids, or none if
  * none of them can be deleted.
  *
@@ -874,15 +1006,16 @@ zheap_index_fetch_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 	Buffer		leafbuf = InvalidBuffer;
 	Page		leaf = NULL;
 	Fxid		conflict = InvalidFxid;
+	Progress	progress = {0};
+	int64		read_before = pgBufferUsage.shared_blks_read;
 	ZReadContext cx;
 
 	/* nbtree asks for less than a page; zheap_watch_delete_old() for all */
 	bool		limited = delstate->bottomup &&
 		delstate->bottomupfreespace < BLCKSZ;
+	bool		soft = zheap_keyed_is_soft_kind(rel, delstate->irel);
 	int			ngroups;
 	int			visited = 0;	/* entries */
-	int			found = 0;
-	int			freed = 0;
 
 	if (nentries == 0)
 		return InvalidTransactionId;
@@ -891,10 +1024,15 @@ zheap_index_fetch_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 	sorted = palloc(sizeof(TM_IndexDelete) * nentries);
 	memcpy(sorted, delstate->deltids, sizeof(TM_IndexDelete) * nentries);
 	if (delstate->bottomup)
-		qsort(groups, ngroups, sizeof(EntryGroup), compare_groups);
+	{
+		BlockNumber start = soft ?
+			groups[pg_prng_uint32(&pg_global_prng_state) % ngroups].block : 0;
+
+		qsort_arg(groups, ngroups, sizeof(EntryGroup), compare_groups, &start);
+	}
 
 	/* the caller has the leaf locked, exclusively (Z50) */
-	if (zheap_keyed_is_soft_kind(rel, delstate->irel))
+	if (soft)
 	{
 		leafbuf = ReadBuffer(delstate->irel, delstate->iblknum);
 		leaf = BufferGetPage(leafbuf);
@@ -904,22 +1042,22 @@ zheap_index_fetch_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 	{
 		const TM_IndexDelete *entries = sorted + groups[g].first;
 		int			n = groups[g].n;
-		int			found_here;
 		int			freed_here;
 
-		if (limited && g == BOTTOMUP_MAX_BLOCKS)
-			break;
 		buffer = ReleaseAndReadBuffer(buffer, rel, groups[g].block);
-		found_here = judge_entries(&cx, buffer, delstate, leaf, entries, n,
-								   &freed_here, &conflict);
+		progress.found_last = judge_entries(&cx, buffer, delstate, leaf,
+											entries, n, &freed_here,
+											&conflict);
 		memcpy(delstate->deltids + visited, entries,
 			   sizeof(TM_IndexDelete) * n);
 		visited += n;
-		found += found_here;
-		freed += freed_here;
+		progress.blocks++;
+		progress.read = pgBufferUsage.shared_blks_read - read_before;
+		progress.found += progress.found_last;
+		progress.freed += freed_here;
 		if (limited &&
-			((found_here == 0 && g > 0) ||
-			 freed >= delstate->bottomupfreespace))
+			!another_block_is_worth_it(&progress, soft,
+									   delstate->bottomupfreespace))
 			break;
 	}
 	if (BufferIsValid(buffer))
@@ -930,6 +1068,7 @@ zheap_index_fetch_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 	pfree(sorted);
 	pfree(groups);
 
-	delstate->ndeltids = delstate->bottomup && found == 0 ? 0 : visited;
+	delstate->ndeltids = delstate->bottomup && progress.found == 0 ? 0 :
+		visited;
 	return XidFromFxid(conflict);
 }

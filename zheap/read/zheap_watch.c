@@ -34,11 +34,13 @@
 #include "utils/relcache.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/history/zheap_keyed.h"
 #include "zheap/read/zheap_watch.h"
 
 /* fewer old entries of a leaf aren't worth its lock and WAL */
 #define MIN_OLD					UNDO_KNOB("min-old-entries", 4, 1, 4)
+
+/* of entries that turn out to be needed, so many are not asked for */
+#define MAX_UNASKED				UNDO_KNOB("old-unasked", 63, 0, 63)
 
 /* tables whose indexes were seen to */
 #define REMEMBERED				64
@@ -129,23 +131,26 @@ calling_scan(ZWatchedFetch *fetch, ItemPointer tid, bool *call_again)
 	return scan->xs_heapfetch == &fetch->base ? scan : NULL;
 }
 
-bool
-zheap_watch_accepts(ZWatchedFetch *fetch, ItemPointer tid, bool *call_again,
-					const ZVersion *v)
+ZKeyMatch
+zheap_watch_compare(ZWatchedFetch *fetch, ItemPointer tid, bool *call_again,
+					const char *tuple, uint16 len, bool may_fetch)
 {
 	IndexScanDesc scan = calling_scan(fetch, tid, call_again);
 	BTScanOpaque so;
 	BTScanPosItem *item;
+	ZKeyMatch	match;
 
 	if (fetch->scan != scan)
 	{
 		if (scan == NULL ||
-			zheap_keyed_is_soft_kind(fetch->base.rel, scan->indexRelation))
+			(scan != fetch->hard &&
+			 zheap_keyed_is_soft_kind(fetch->base.rel, scan->indexRelation)))
 			elog(ERROR, "scan of an index of \"%s\" isn't watched",
 				 RelationGetRelationName(fetch->base.rel));
+		fetch->hard = scan;
 	}
 	if (fetch->scan == NULL)
-		return true;
+		return ZKEY_SAME;
 
 	so = (BTScanOpaque) scan->opaque;
 	if (!BTScanPosIsValid(so->currPos) || so->currTuples == NULL ||
@@ -160,12 +165,13 @@ zheap_watch_accepts(ZWatchedFetch *fetch, ItemPointer tid, bool *call_again,
 			 ItemPointerGetBlockNumber(&item->heapTid),
 			 ItemPointerGetOffsetNumber(&item->heapTid),
 			 ItemPointerGetBlockNumber(tid), ItemPointerGetOffsetNumber(tid));
-	if (zheap_keyed_compare(fetch->base.rel, scan->indexRelation,
-							(IndexTuple) (so->currTuples + item->tupleOffset),
-							v->data, v->len, true) == ZKEY_SAME)
-		return true;
-	fetch->removed++;
-	return false;
+	match = zheap_keyed_compare(fetch->base.rel, scan->indexRelation,
+								(IndexTuple) (so->currTuples +
+											  item->tupleOffset),
+								tuple, len, may_fetch);
+	if (match == ZKEY_OTHER)
+		fetch->removed++;
+	return match;
 }
 
 uint64
@@ -215,39 +221,48 @@ is_old(ZWatchedFetch *fetch, Buffer buffer, const ItemPointerData *plain)
 	return old;
 }
 
+/*
+ * Ask whether an entry is old.  Under an old snapshot the answer is no for many
+ * in a row, and takes a look into undo.
+ */
+static bool
+ask_whether_old(ZWatchedFetch *fetch, Buffer buffer,
+				const ItemPointerData *plain)
+{
+	if (fetch->unasked > 0)
+	{
+		fetch->unasked--;
+		return false;
+	}
+	if (is_old(fetch, buffer, plain))
+	{
+		fetch->interval = 0;
+		return true;
+	}
+	fetch->interval = Min(2 * fetch->interval + 1, MAX_UNASKED);
+	fetch->unasked = fetch->interval;
+	return false;
+}
+
 void
 zheap_watch_note_old(ZWatchedFetch *fetch, Buffer buffer,
-					 const ItemPointerData *plain)
+					 const ItemPointerData *plain, bool settled)
 {
 	BlockNumber leaf;
 
-	if (fetch->scan == NULL || fetch->old_needed || RecoveryInProgress())
+	if (fetch->scan == NULL || RecoveryInProgress() ||
+		!(settled || ask_whether_old(fetch, buffer, plain)))
 		return;
 	leaf = ((BTScanOpaque) fetch->scan->opaque)->currPos.currPage;
 	if (fetch->nold > 0 &&
 		(leaf != fetch->leaf || fetch->nold == ZWATCH_MAX_OLD))
 		zheap_watch_delete_old(fetch);
-	if (!is_old(fetch, buffer, plain))
-	{
-		/* an old snapshot is there, most likely */
-		fetch->old_needed = true;
-		return;
-	}
 	if (fetch->old == NULL)
 		fetch->old = MemoryContextAlloc(GetMemoryChunkContext(fetch),
 										ZWATCH_MAX_OLD *
 										sizeof(ItemPointerData));
 	fetch->leaf = leaf;
 	fetch->old[fetch->nold++] = *plain;
-}
-
-static int
-compare_tids(const void *a, const void *b)
-{
-	return ItemPointerCompare(unconstify(ItemPointerData *,
-										 (const ItemPointerData *) a),
-							  unconstify(ItemPointerData *,
-										 (const ItemPointerData *) b));
 }
 
 /* all entries on a leaf of the rows noted, whatever their key */
@@ -271,7 +286,7 @@ list_entries(ZWatchedFetch *fetch, Page leaf, TM_IndexDeleteOp *op)
 			TM_IndexStatus *status = &op->status[op->ndeltids];
 
 			if (bsearch(tid, fetch->old, fetch->nold, sizeof(ItemPointerData),
-						compare_tids) == NULL)
+						zheap_keyed_compare_tids) == NULL)
 				continue;
 			op->deltids[op->ndeltids].tid = *tid;
 			op->deltids[op->ndeltids].id = op->ndeltids;
@@ -303,7 +318,8 @@ zheap_watch_delete_old(ZWatchedFetch *fetch)
 		return;
 	}
 	index = fetch->scan->indexRelation;
-	qsort(fetch->old, fetch->nold, sizeof(ItemPointerData), compare_tids);
+	qsort(fetch->old, fetch->nold, sizeof(ItemPointerData),
+		  zheap_keyed_compare_tids);
 	buffer = ReadBuffer(index, fetch->leaf);
 	if (ConditionalLockBuffer(buffer))
 	{
