@@ -14,12 +14,17 @@ Exit status 0: no difference was found.  The server log is the caller's to look
 at (TRAP, PANIC, corrupt).
 """
 import argparse
+import os
 import random
 import sys
 import threading
 import time
 
 import psycopg2
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                "..", "python"))
+from findings import count, problem, problems, stats  # noqa: E402
 
 ap = argparse.ArgumentParser()
 ap.add_argument("--dsn", required=True)
@@ -32,21 +37,7 @@ ap.add_argument("--seed", type=int, default=1)
 ap.add_argument("--setting", default="on")
 args = ap.parse_args()
 deadline = time.time() + args.seconds
-problems = []
-stats = {}
-lock = threading.Lock()
 EXPECTED = {"40001", "40P01", "23505", "55P03"}
-
-
-def count(key):
-    with lock:
-        stats[key] = stats.get(key, 0) + 1
-
-
-def problem(text):
-    with lock:
-        problems.append(text)
-    print(time.strftime("%H:%M:%S"), "PROBLEM", text, flush=True)
 
 
 def connect():

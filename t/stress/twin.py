@@ -15,6 +15,7 @@ Exit status 0: no difference was found.  The server log is the caller's to
 look at (TRAP, PANIC, corrupt).
 """
 import argparse
+import os
 import random
 import sys
 import threading
@@ -22,6 +23,10 @@ import time
 import traceback
 
 import psycopg2
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                "..", "python"))
+from findings import count, problem, problems, stats  # noqa: E402
 
 ap = argparse.ArgumentParser()
 ap.add_argument("--dsn", required=True)
@@ -39,25 +44,11 @@ args = ap.parse_args()
 SEED = args.seed if args.seed is not None else int(time.time())
 stop = threading.Event()
 deadline = time.time() + args.seconds
-problems = []
-stats = {}
-lock = threading.Lock()
 
 OK_CODES = {
     "40001", "40P01", "57014", "57P01", "23505", "23503", "55P03", "25P02",
     "42P01", "P0001", "22012", "57P02", "57P03", "08006", "08003", "53300",
     "23514", "55000", "42P07", "42710", "42704", "0A000", "40003", "55006"}
-
-
-def count(key):
-    with lock:
-        stats[key] = stats.get(key, 0) + 1
-
-
-def problem(text):
-    with lock:
-        problems.append(text)
-    print(time.strftime("%H:%M:%S"), "PROBLEM", text, flush=True)
 
 
 def connect():
