@@ -508,8 +508,8 @@ zheap_keyed_is_needed(ZReadContext *cx, Relation index, IndexTuple entry,
 					  Buffer buffer, Page page, BlockNumber block,
 					  OffsetNumber off, Fxid *conflict, bool *newest)
 {
-	ZWalk	   *walk;
-	char	   *image;
+	ZWalk		walk;
+	PGAlignedBlock image;
 	uint16		len = 0;
 	Fxid		horizon = InvalidFxid;
 	bool		needed;
@@ -520,15 +520,11 @@ zheap_keyed_is_needed(ZReadContext *cx, Relation index, IndexTuple entry,
 		!zheap_page_row_is_stale(page, off))
 		return true;
 
-	walk = palloc(sizeof(ZWalk));
-	image = palloc(BLCKSZ);
-	zheap_walk_init(walk, cx->rel, &cx->reader, &cx->hz, block, off, image,
-					&len);
-	walk->budget = NEEDED_BUDGET;
-	needed = walk_needs(walk, page, buffer, index, entry, &horizon, newest);
-	zheap_walk_forget_missing(walk);
-	pfree(image);
-	pfree(walk);
+	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
+					image.data, &len);
+	walk.budget = NEEDED_BUDGET;
+	needed = walk_needs(&walk, page, buffer, index, entry, &horizon, newest);
+	zheap_walk_forget_missing(&walk);
 	if (!needed)
 		*conflict = Max(*conflict, horizon);
 	return needed;
