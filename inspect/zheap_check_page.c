@@ -304,6 +304,33 @@ check_jump_ends(ZCheck *check, const ZWalk *walk, JumpEnd **ends)
 }
 
 /*
+ * The walk stands at a row of len bytes.  If that is a stub whose ender hasn't
+ * committed, is there room for a rollback?
+ */
+static void
+check_stub(ZCheck *check, ZWalk *walk, uint16 len)
+{
+	ItemId		lp = PageGetItemId(check->page, check->off);
+	ZXactSlotData stub;
+
+	if (!zheap_page_get_stub(check->page, lp, &stub) || len <= lp->lp_len)
+		return;
+	switch (zheap_walk_status(walk, check->buffer))
+	{
+		case ZXACT_CURRENT:
+		case ZXACT_RUNNING:
+		case ZXACT_ABORTED:
+			zheap_check_page_complain(check,
+									  psprintf("stub of a row of %u bytes has only %u",
+											   len, lp->lp_len),
+									  "as many until its transaction has committed");
+			break;
+		default:
+			break;
+	}
+}
+
+/*
  * All versions of a row, from the page down to one that is visible to all.
  * The first record found must be the change that the header tells of.  Versions
  * by aborted writers aren't read: they may have columns that were added by the
@@ -324,6 +351,8 @@ check_history(ZCheck *check)
 					check->block, check->off, image, &len);
 	walk->budget = ROW_BUDGET;
 	state = zheap_walk_start(walk, check->page);
+	if (state == ZWALK_OWNED)
+		check_stub(check, walk, len);
 	while (state == ZWALK_OWNED)
 	{
 		ZXactStatus status = zheap_walk_status(walk, check->buffer);

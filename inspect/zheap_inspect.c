@@ -161,8 +161,10 @@ static const FlagName flags2_names[] = {
 static Datum
 header_flags(const ZTupleHeader *header)
 {
+	Datum		stub = CStringGetTextDatum("stub");
 	ArrayType  *first = flags_to_array(header->natts_flags1, flags1_names,
-									   lengthof(flags1_names), NULL, 0);
+									   lengthof(flags1_names), &stub,
+									   header->slot == ZXACT_STUB ? 1 : 0);
 	Datum	   *items;
 	int			n;
 
@@ -213,6 +215,7 @@ zheap_page_items(PG_FUNCTION_ARGS)
 
 				zheap_header_get(copy.data + lp->lp_off, &header);
 				values[4] = Int16GetDatum(header.slot);
+				nulls[4] = header.slot == ZXACT_STUB;
 				values[5] = Int16GetDatum(ZHeaderNatts(&header));
 				values[6] = header_flags(&header);
 			}
@@ -230,7 +233,8 @@ static const FlagName page_flag_names[] = {
 	{ZPAGE_HAS_SPILL, ZPAGE_HAS_SPILL, "has_spill"},
 	{ZPAGE_ALL_RESOLVED, ZPAGE_ALL_RESOLVED, "all_resolved"},
 	{ZPAGE_ANNOUNCED, ZPAGE_ANNOUNCED, "announced"},
-	{ZPAGE_KEYS_ALLOWED, ZPAGE_KEYS_ALLOWED, "keys_allowed"}
+	{ZPAGE_KEYS_ALLOWED, ZPAGE_KEYS_ALLOWED, "keys_allowed"},
+	{ZPAGE_HAS_STUBS, ZPAGE_HAS_STUBS, "has_stubs"}
 };
 
 Datum
@@ -342,8 +346,10 @@ undo_flags_to_array(const ZUndo *undo)
 										"kept_key" : "key");
 	if (ZUndoHasJump(undo))
 		more[n++] = CStringGetTextDatum("jump");
-	else if (undo->kind == ZUNDO_DELETE && (undo->flags & ZUNDO_OPEN))
+	else if (ZUndoIsOpenDelete(undo))
 		more[n++] = CStringGetTextDatum("open");
+	else if (ZUndoHasBody(undo))
+		more[n++] = CStringGetTextDatum("body");
 	return PointerGetDatum(flags_to_array(undo->flags, undo_flag_names,
 										  lengthof(undo_flag_names), more, n));
 }

@@ -28,6 +28,7 @@
 
 bool		undo_debug_damage = false;
 int			undo_debug_seed = 0;
+char	   *undo_debug_set = "";
 void		(*undo_debug_wake_launcher) (void) = NULL;
 void		(*undo_debug_roll_back) (void) = NULL;
 
@@ -53,26 +54,30 @@ static void act_by_chance(const char *name, UndoPointKind kind);
  * ----------------------------------------------------------------
  */
 
-/* Is a knob one of those that zheap.debug_keep names? */
-static bool
-is_kept(const char *name)
+/*
+ * What stands behind a knob's name in a list of names, separated by commas;
+ * NULL if it isn't one of them.
+ */
+static const char *
+in_list(const char *list, const char *name)
 {
 	size_t		len = strlen(name);
 
-	for (const char *p = debug_keep; p != NULL && *p != '\0';)
+	for (const char *p = list; *p != '\0';)
 	{
 		size_t		n = strcspn(p, ",");
 
-		if (n == len && strncmp(p, name, n) == 0)
-			return true;
+		if (strcspn(p, "=,") == len && strncmp(p, name, len) == 0)
+			return p + len;
 		p += n + (p[n] == ',');
 	}
-	return false;
+	return NULL;
 }
 
 /*
- * What a knob is drawn to: a quarter each its value, its least; else anything
- * between the bounds, small numbers as likely as large ones.
+ * What a knob is set to; else what it is drawn to: a quarter each its value, its
+ * least; else anything between the bounds, small numbers as likely as large
+ * ones.
  */
 int
 undo_debug_knob(const char *name, int value, int least, int most)
@@ -81,8 +86,11 @@ undo_debug_knob(const char *name, int value, int least, int most)
 											   strlen(name)) ^
 									(uint32) undo_debug_seed * 0x9E3779B9u);
 	double		part = (hash >> 8) / (double) (1 << 24);
+	const char *set = in_list(undo_debug_set, name);
 
-	if (debug_keep[0] != '\0' && is_kept(name))
+	if (set != NULL && *set == '=')
+		return Min(Max(atoi(set + 1), least), most);
+	if (undo_debug_seed == 0 || in_list(debug_keep, name) != NULL)
 		return value;
 	switch (hash & 3)
 	{
@@ -266,6 +274,11 @@ undo_debug_define_settings(void)
 	DefineCustomStringVariable("zheap.debug_keep",
 							   "Names of numbers that are not drawn, separated by commas.",
 							   NULL, &debug_keep, "",
+							   PGC_POSTMASTER, GUC_NOT_IN_SAMPLE, NULL, NULL,
+							   NULL);
+	DefineCustomStringVariable("zheap.debug_set",
+							   "Numbers that are set, as name=value, separated by commas.",
+							   NULL, &undo_debug_set, "",
 							   PGC_POSTMASTER, GUC_NOT_IN_SAMPLE, NULL, NULL,
 							   NULL);
 	DefineCustomIntVariable("zheap.debug_points",

@@ -8,6 +8,7 @@
  * between its bounds by the seed and the knob's name, the same in all
  * processes; so the cases for which a million rows are needed otherwise happen
  * within a hundred.  What two knobs of one name are drawn to is the same.
+ * zheap.debug_set gives single ones a value, with a seed or without.
  * Redo may depend on a knob only if it is drawn from the same seed, so a
  * server that crashed has to recover with the seed it had.
  *
@@ -50,6 +51,7 @@ typedef enum UndoPointKind
 } UndoPointKind;
 
 extern int	undo_debug_seed;
+extern char *undo_debug_set;
 
 /* pages may be damaged: then two ways to an answer need not agree */
 extern bool undo_debug_damage;
@@ -62,7 +64,7 @@ extern int	undo_debug_knob(const char *name, int value, int least, int most);
 extern void undo_debug_point(const char *name, UndoPointKind kind);
 
 #define UNDO_KNOB(name, value, least, most) \
-	(undo_debug_seed == 0 ? (value) : \
+	(undo_debug_seed == 0 && undo_debug_set[0] == '\0' ? (value) : \
 	 undo_debug_knob(name, value, least, most))
 #define UNDO_POINT(name)			undo_debug_point(name, UNDO_POINT_ANYWHERE)
 #define UNDO_ERROR_POINT(name)		undo_debug_point(name, UNDO_POINT_MAY_FAIL)

@@ -527,6 +527,63 @@ zheap_page_drop_slack(Page page, OffsetNumber off)
 }
 
 /* ----------------------------------------------------------------
+ *	stubs
+ * ----------------------------------------------------------------
+ */
+
+bool
+zheap_page_set_stub(Page page, OffsetNumber off, const ZTupleHeader *header,
+					Fxid fxid, UndoRecPtr urp)
+{
+	ZXactSlotData slot = {fxid, urp};
+	ZTupleHeader stub = *header;
+	char		bytes[ZHEAP_STUB_SIZE];
+	ItemId		lp = PageGetItemId(page, off);
+	char	   *tuple;
+
+	Assert(ZHeaderIsEnded(header));
+	stub.slot = ZXACT_STUB;
+	stub.natts_flags1 &= ZH_NATTS_MASK;
+	stub.flags2 &= ~(ZH_REUSED_MASK | ZH_LOCK_ONLY | ZH_SPECULATIVE);
+	zheap_header_put(bytes, &stub);
+	memcpy(bytes + ZHEAP_HEADER_SIZE, &slot, sizeof(slot));
+
+	if (lp->lp_len < ZHEAP_STUB_SIZE &&
+		!zheap_page_replace(page, off, bytes, ZHEAP_STUB_SIZE))
+		return false;
+	tuple = (char *) page + lp->lp_off;
+	memset(tuple, 0, lp->lp_len);
+	memcpy(tuple, bytes, ZHEAP_STUB_SIZE);
+	ZPageGetOpaque(page)->flags |= ZPAGE_HAS_STUBS;
+	return true;
+}
+
+void
+zheap_page_shrink_stub(Page page, OffsetNumber off)
+{
+	ItemId		lp = PageGetItemId(page, off);
+
+	Assert(ItemIdIsNormal(lp) && lp->lp_len >= ZHEAP_STUB_SIZE);
+	lp->lp_len = ZHEAP_STUB_SIZE;
+}
+
+void
+zheap_page_note_stubs(Page page)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	ZXactSlotData stub;
+
+	if ((ZPageGetOpaque(page)->flags & ZPAGE_HAS_STUBS) == 0)
+		return;
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		if (zheap_page_get_stub(page, PageGetItemId(page, off), &stub))
+			return;
+	}
+	ZPageGetOpaque(page)->flags &= ~ZPAGE_HAS_STUBS;
+}
+
+/* ----------------------------------------------------------------
  *	line pointers
  * ----------------------------------------------------------------
  */
@@ -713,6 +770,50 @@ zheap_page_end_spill(Page page)
  * ----------------------------------------------------------------
  */
 
+/* what is wrong with a row's mark STALE, or NULL */
+static char *
+stale_problem(Page page, OffsetNumber off, const ZTupleHeader *header)
+{
+	if ((header->flags2 & ZH_STALE) == 0)
+		return NULL;
+	if (!ZPageMayHoldStale(page))
+		return psprintf("tuple %u is stale on a page of version %u",
+						off, ZPageGetOpaque(page)->version);
+	if (PageIsAllVisible(page))
+		return psprintf("tuple %u is stale on a page that is all-visible",
+						off);
+	return NULL;
+}
+
+/* what is wrong with a stub, whose pointer leads to where tuples may be */
+static char *
+stub_problem(Page page, OffsetNumber off, const ZTupleHeader *header)
+{
+	ItemId		lp = PageGetItemId(page, off);
+	const char *tuple = (char *) page + lp->lp_off;
+	ZXactSlotData stub;
+
+	if (!zheap_page_get_stub(page, lp, &stub))
+		return psprintf("stub %u has only %u bytes", off, lp->lp_len);
+	if ((ZPageGetOpaque(page)->flags & ZPAGE_HAS_STUBS) == 0)
+		return psprintf("tuple %u is a stub but the page has none", off);
+	if (!ZHeaderIsEnded(header) ||
+		(header->natts_flags1 & ~ZH_NATTS_MASK) != 0 ||
+		(header->flags2 &
+		 (ZH_REUSED_MASK | ZH_LOCK_ONLY | ZH_SPECULATIVE)) != 0)
+		return psprintf("stub %u has a header that no stub has", off);
+	if (stub.fxid_bits != ZXactSlotFxid(&stub) ||
+		stub.fxid_bits < FirstNormalTransactionId ||
+		!UndoRecPtrIsValid(stub.urp))
+		return psprintf("stub %u has no valid owner or record", off);
+	for (int i = ZHEAP_STUB_SIZE; i < lp->lp_len; i++)
+	{
+		if (tuple[i] != 0)
+			return psprintf("byte %d of stub %u is not zero", i, off);
+	}
+	return stale_problem(page, off, header);
+}
+
 /* what is wrong with a NORMAL pointer and its tuple, or NULL */
 static char *
 tuple_problem(Page page, OffsetNumber off)
@@ -735,6 +836,8 @@ tuple_problem(Page page, OffsetNumber off)
 
 	tuple = (char *) page + lp->lp_off;
 	zheap_header_get(tuple, &header);
+	if (header.slot == ZXACT_STUB)
+		return stub_problem(page, off, &header);
 	len = zheap_page_tuple_len(tuple, lp->lp_len);
 	if ((header.natts_flags1 & ZH_SLACK) && len == lp->lp_len)
 		return psprintf("tuple %u has an impossible slack", off);
@@ -757,13 +860,7 @@ tuple_problem(Page page, OffsetNumber off)
 	if (header.slot == 0 && ZHeaderIsEnded(&header))
 		return psprintf("tuple %u was deleted or moved but has no xact slot",
 						off);
-	if ((header.flags2 & ZH_STALE) != 0 && !ZPageMayHoldStale(page))
-		return psprintf("tuple %u is stale on a page of version %u",
-						off, opaque->version);
-	if ((header.flags2 & ZH_STALE) != 0 && PageIsAllVisible(page))
-		return psprintf("tuple %u is stale on a page that is all-visible",
-						off);
-	return NULL;
+	return stale_problem(page, off, &header);
 }
 
 /* what is wrong with a line pointer of any other kind, or NULL */

@@ -71,6 +71,7 @@ StaticAssertDecl(sizeof(ZPageOpaqueData) == 8, "zheap page opaque is 8 bytes");
 #define ZPAGE_ANNOUNCED			0x0004	/* index scans expect STALE rows */
 #define ZPAGE_KEYS_ALLOWED		0x0008	/* all of them: keys may change in
 										 * place */
+#define ZPAGE_HAS_STUBS			0x0010	/* there may be some; see below */
 
 /*
  * Xact slot.  FREE is {0, 0}.  OWNED: whether the owner runs, committed or
@@ -161,6 +162,20 @@ typedef struct ZTupleHeader
 
 #define ZHEAP_HEADER_SIZE		5
 
+/*
+ * Stub: a row that ended, with an xact slot of its own in the place of its body
+ * (Z56):
+ *
+ *	byte 0		ZXACT_STUB, which is no id of the page's xact slots
+ *	bytes 1-2	natts, no flags: there is no body that they could describe
+ *	bytes 3-4	flags2, ended; never LOCK_ONLY, SPECULATIVE or REUSED
+ *	bytes 5-20	xact slot: the transaction that ended the row, and its record;
+ *				unaligned, so that it never gets a hint
+ *	from 21		zeroes up to lp_len
+ */
+#define ZXACT_STUB				255
+#define ZHEAP_STUB_SIZE			(ZHEAP_HEADER_SIZE + sizeof(ZXactSlotData))
+
 #define ZH_NATTS_MASK			0x07FF
 #define ZH_HASNULL				0x0800
 #define ZH_HASEXTERNAL			0x1000	/* some value is toasted out of line */
@@ -221,6 +236,19 @@ zheap_header_put(char *tuple, const ZTupleHeader *header)
 	tuple[0] = (char) header->slot;
 	memcpy(tuple + 1, &header->natts_flags1, sizeof(uint16));
 	memcpy(tuple + 3, &header->flags2, sizeof(uint16));
+}
+
+/* the xact slot of the stub that a line pointer has; false if it has none */
+static inline bool
+zheap_page_get_stub(Page page, ItemId lp, ZXactSlotData *slot)
+{
+	const char *tuple = (char *) page + lp->lp_off;
+
+	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp) ||
+		lp->lp_len < ZHEAP_STUB_SIZE || (uint8) tuple[0] != ZXACT_STUB)
+		return false;
+	memcpy(slot, tuple + ZHEAP_HEADER_SIZE, sizeof(ZXactSlotData));
+	return true;
 }
 
 /*
@@ -398,6 +426,21 @@ extern void zheap_page_note_stale(Page page, bool changed);
  * gone (Z46).
  */
 extern bool zheap_page_row_is_stale(Page page, OffsetNumber off);
+
+/*
+ * A row ends as a stub of this owner, with these natts and flags2.  The
+ * allocation keeps its length, or grows to ZHEAP_STUB_SIZE; false if there is
+ * no room for that (zheap_page_total_free() and the row's bytes).
+ */
+extern bool zheap_page_set_stub(Page page, OffsetNumber off,
+								const ZTupleHeader *header, Fxid fxid,
+								UndoRecPtr urp);
+
+/* give the room behind a stub free, when its owner has committed (Z58) */
+extern void zheap_page_shrink_stub(Page page, OffsetNumber off);
+
+/* HAS_STUBS goes with the last one */
+extern void zheap_page_note_stubs(Page page);
 
 extern void zheap_page_set_dead(Page page, OffsetNumber off);
 

@@ -147,6 +147,19 @@ is_jump(const ZUndo *u)
 		(u->flags & ZUNDO_PLAIN) == 0;
 }
 
+/* the whole row, of which the page has a stub: nothing is below it there */
+static inline bool
+is_with_body(const ZUndo *u)
+{
+	uint8		old = u->flags & ZUNDO_OLD_MASK;
+
+	return ZUndoHasBody(u) &&
+		(u->flags & (ZUNDO_TENURE_START | ZUNDO_FAMILY | ZUNDO_BASE)) ==
+		ZUNDO_TENURE_START &&
+		!UndoRecPtrIsValid(u->chain) &&
+		(old == ZUNDO_OLD_ALLVISIBLE || old == ZUNDO_OLD_LINK);
+}
+
 /* Kind and flags must go together; a writer that breaks this is our bug. */
 static void
 assert_encodable(const ZUndo *u)
@@ -158,7 +171,7 @@ assert_encodable(const ZUndo *u)
 	Assert((u->flags & ZUNDO_FAMILY) == 0 || (u->flags & ZUNDO_TENURE_START));
 	Assert((u->flags & ZUNDO_FAMILY) == 0 || u->prev_fxid != InvalidFxid);
 	Assert((u->flags & ZUNDO_OPEN_OR_JUMP) == 0 || is_open_delete(u) ||
-		   is_jump(u));
+		   is_jump(u) || is_with_body(u));
 	Assert((u->flags & ZUNDO_PLAIN) == 0 || is_plain_change(u));
 	Assert((u->flags & ZUNDO_TENURE_START) == 0 ||
 		   (u->prev_fxid == InvalidFxid) == !UndoRecPtrIsValid(u->chain));
@@ -228,6 +241,8 @@ zheap_undo_payload_size(const ZUndo *u)
 		if (ZUndoIsCopy(u))
 			size += SizeOfElsewhere + u->missing_len;
 	}
+	if (ZUndoHasBody(u))
+		size += undo_packed_size(u->bodylen) + u->bodylen;
 	if (ZUndoHasDiff(u))
 		size += diff_size(&u->diff);
 	if (ZUndoHasJump(u))
@@ -292,6 +307,11 @@ zheap_undo_encode(const ZUndo *u, char *buf)
 			p = put_bytes(p, &u->missing_len, sizeof(uint16));
 			p = put_bytes(p, u->missing, u->missing_len);
 		}
+	}
+	if (ZUndoHasBody(u))
+	{
+		p = undo_pack(p, u->bodylen);
+		p = put_bytes(p, u->body, u->bodylen);
 	}
 	if (ZUndoHasDiff(u))
 		p = put_diff(p, &u->diff);
@@ -400,7 +420,7 @@ decode_common(Cursor *c, ZUndo *u)
 	if (u->flags & ZUNDO_BASE)
 		get_link(c, u, &u->base_fxid, &u->base_urp);
 	if (((u->flags & ZUNDO_OPEN_OR_JUMP) && !is_open_delete(u) &&
-		 !is_jump(u)) ||
+		 !is_jump(u) && !is_with_body(u)) ||
 		((u->flags & ZUNDO_PLAIN) && !is_plain_change(u)))
 		undo_is_malformed(c->rec,
 						  "an open or plain change that cannot be one");
@@ -435,6 +455,14 @@ decode_common(Cursor *c, ZUndo *u)
 	}
 	else if (u->flags & ZUNDO_OLD_MASK)
 		undo_is_malformed(c->rec, "an old version of a row that has none");
+	if (ZUndoHasBody(u))
+	{
+		u->bodylen = get_number(c, BLCKSZ);
+		if (c->end - c->p < u->bodylen)
+			undo_is_malformed(c->rec, "the payload ends in the row's body");
+		u->body = c->p;
+		c->p += u->bodylen;
+	}
 	if (ZUndoHasDiff(u))
 		decode_diff(c, &u->diff);
 	if (ZUndoHasJump(u))
@@ -607,7 +635,7 @@ zheap_undo_covers(const ZUndo *u, OffsetNumber o, const ZTupleHeader *header)
 			}
 			return false;
 		case ZUNDO_DELETE:
-			if (u->flags & ZUNDO_OPEN)
+			if (ZUndoIsOpenDelete(u))
 				return (header->flags2 & ZH_END_MASK) == ZH_DELETED;
 			return o == u->offset;
 		case ZUNDO_UPDATE:

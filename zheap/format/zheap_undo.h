@@ -23,6 +23,7 @@
  *					bytes (behind the 5 byte header, true lengths)
  *					JUMP: link, span packed, natts_flags1 u16 of the version
  *					there, and a diff to it of the same form
+ *	BODY:			length, packed, and bytes of the row behind its 5 byte header
  *	MOVE:			new TID, 6 bytes
  *	INSERT_SET:		nranges u8, {first u16, last u16} each; flag byte
  *					(1 token, 2 old TID); token u32; old TID 6 bytes
@@ -54,6 +55,10 @@
  * FROZEN), lest it cover what others deleted; and those rows were deleted by
  * the same (sub)transaction and command while it was the newest record, lest
  * another cid be theirs.
+ *
+ * BODY, of a DELETE or MOVE that leaves a stub on the page (Z56): all bytes of the
+ * row that it ended, which are no longer there.  It is a TENURE_START with
+ * nothing below, and the old version is OLD_ALLVISIBLE or OLD_LINK.
  *
  * JUMP names an older change of the same row by the same block, and how to get
  * from the version that this record made to the one that change made: see
@@ -105,6 +110,8 @@
 #define ZUNDO_PLAIN				0x40	/* UPDATE, DELETE: see above */
 #define ZUNDO_OPEN				0x80	/* DELETE, PLAIN too: see above */
 #define ZUNDO_JUMP				0x80	/* UPDATE: see above */
+#define ZUNDO_BODY				0x80	/* MOVE, DELETE that isn't PLAIN: see
+										 * above */
 #define ZUNDO_OPEN_OR_JUMP		0x80	/* whichever the kind makes it */
 
 #define ZUNDO_MAX_RANGES		16
@@ -148,6 +155,8 @@ typedef struct ZUndo
 	const char *missing;
 	ZUndoDiff	diff;			/* UPDATE and copies */
 	ZUndoJump	jump;			/* UPDATE with JUMP */
+	uint16		bodylen;		/* BODY; else 0 */
+	const char *body;
 	ItemPointerData tid;		/* MOVE: new TID; INSERT_SET: old TID or
 								 * invalid */
 	uint32		token;			/* INSERT_SET: speculative token or 0 */
@@ -182,7 +191,11 @@ typedef struct ZSpillEntry
 #define ZUndoIsCopy(u) \
 	(ZUndoIsChange(u) && ((u)->flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_ELSEWHERE)
 #define ZUndoIsOpenDelete(u) \
-	((u)->kind == ZUNDO_DELETE && ((u)->flags & ZUNDO_OPEN) != 0)
+	((u)->kind == ZUNDO_DELETE && \
+	 ((u)->flags & (ZUNDO_OPEN | ZUNDO_PLAIN)) == (ZUNDO_OPEN | ZUNDO_PLAIN))
+#define ZUndoHasBody(u) \
+	(((u)->kind == ZUNDO_DELETE || (u)->kind == ZUNDO_MOVE) && \
+	 ((u)->flags & (ZUNDO_BODY | ZUNDO_PLAIN)) == ZUNDO_BODY)
 #define ZUndoHasJump(u) \
 	((u)->kind == ZUNDO_UPDATE && ((u)->flags & ZUNDO_JUMP) != 0)
 #define ZUndoHasDiff(u)		((u)->kind == ZUNDO_UPDATE || ZUndoIsCopy(u))
@@ -194,7 +207,7 @@ extern uint16 zheap_undo_payload_size(const ZUndo *u);
 static inline Size
 zheap_undo_payload_bound(const ZUndo *u)
 {
-	return 192 + u->diff.oldmid + u->missing_len +
+	return 192 + u->diff.oldmid + u->missing_len + u->bodylen +
 		(ZUndoHasJump(u) ? u->jump.diff.oldmid : 0);
 }
 

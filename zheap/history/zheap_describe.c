@@ -98,10 +98,12 @@ void
 zheap_describe_tenure(ZReadContext *cx, Page page, BlockNumber block,
 					  const ZXactSlotChoice *choice, ZUndo *u)
 {
-	ZXactSlot	slot = ZPageGetXactSlot(page, choice->id);
+	bool		stub = choice->tenure == ZTENURE_STUB;
+	ZXactSlot	slot = stub ? NULL : ZPageGetXactSlot(page, choice->id);
 
-	Assert(slot->urp == choice->prev_urp);
-	Assert((choice->tenure == ZTENURE_FREE) == ZXactSlotIsFree(slot));
+	Assert(stub || slot->urp == choice->prev_urp);
+	Assert(stub ||
+		   (choice->tenure == ZTENURE_FREE) == ZXactSlotIsFree(slot));
 
 	u->flags &= ~(ZUNDO_TENURE_START | ZUNDO_FAMILY | ZUNDO_BASE);
 	u->chain = choice->prev_urp;
@@ -121,6 +123,7 @@ zheap_describe_tenure(ZReadContext *cx, Page page, BlockNumber block,
 			break;
 		case ZTENURE_FREE:
 		case ZTENURE_FROZEN:
+		case ZTENURE_STUB:
 			u->flags |= ZUNDO_TENURE_START;
 			u->chain = InvalidUndoRecPtr;
 			break;

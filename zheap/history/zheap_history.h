@@ -51,9 +51,20 @@ extern bool zheap_xact_slot_seen_by_all(Relation rel, Fxid fxid,
 										const UndoHorizons *hz,
 										Fxid *conflict);
 
-/* does any xact slot of the page have an aborted owner (share lock) */
+/*
+ * Does any xact slot of the page have an aborted owner (share lock)?  Stubs
+ * aren't asked about: what is done to other rows needn't wait for them (Z57).
+ */
 extern bool zheap_xact_slot_any_aborted(Buffer buffer, Page page,
 										const UndoHorizons *hz);
+
+/* was the row at off, if it is a stub, ended by a transaction that aborted */
+extern bool zheap_xact_slot_stub_is_aborted(Page page, OffsetNumber off,
+											const UndoHorizons *hz);
+
+/* is any row of the page such a stub */
+extern bool zheap_xact_slot_any_stub_aborted(Page page,
+											 const UndoHorizons *hz);
 
 typedef enum ZTenure
 {
@@ -61,8 +72,10 @@ typedef enum ZTenure
 	ZTENURE_FREE,				/* was FREE */
 	ZTENURE_FAMILY,				/* another xid of my top transaction */
 	ZTENURE_FOREIGN,			/* committed foreign owner */
-	ZTENURE_FROZEN				/* the same, visible to all: its tuples are
+	ZTENURE_FROZEN,				/* the same, visible to all: its tuples are
 								 * frozen (Z19), then as FREE */
+	ZTENURE_STUB				/* no xact slot: the row ends as a stub, id is
+								 * ZXACT_STUB (Z56) */
 } ZTenure;
 
 typedef struct ZXactSlotChoice
@@ -264,14 +277,15 @@ extern bool zheap_visibility_is_past(ZReadContext *cx, Buffer buffer,
  * For page scans: the owners of a page's xact slots, each judged once.  A row
  * that is NORMAL and whose xact slot is seen (or is only a locker's) is
  * seen as it stands, unless it has ended; then not at all.  Index 0 stands for
- * rows without an owner.
+ * rows without an owner, ZXACT_STUB for stubs: unseen if any is, or is mine.
  *
- * Returns true if no other row is there: no xact slot is unseen, and SPILLED
+ * Returns true if no other row is there: nothing is unseen, and SPILLED
  * pointers are invisible.  Then the page may be unlocked once it is copied.
  * The snapshot is of type MVCC.  buffer is Invalid for a copy of the page,
  * which may have been rolled back.
  */
-#define NO_XACT_SLOT	0xFF	/* there are ZHEAP_MAX_XACT_SLOTS at most */
+#define NO_XACT_SLOT	0xFF	/* there are ZHEAP_MAX_XACT_SLOTS at most; a
+								 * stub's is never compared with it */
 
 typedef struct ZOwners
 {
@@ -279,8 +293,8 @@ typedef struct ZOwners
 	bool		aborted;		/* is any of the owners */
 	bool		own_unseen;		/* are changes of my own transaction */
 	uint8		own;			/* xact slot of my transaction, or none */
-	bool		unseen[ZHEAP_MAX_XACT_SLOTS + 1];
-	Fxid		writer[ZHEAP_MAX_XACT_SLOTS + 1];
+	bool		unseen[ZXACT_STUB + 1];
+	Fxid		writer[ZXACT_STUB + 1];
 } ZOwners;
 
 extern bool zheap_visibility_page_owners(ZReadContext *cx, Buffer buffer,

@@ -127,6 +127,13 @@ find_rows(TakeBack *t)
 		if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(t->copy, lp))
 			continue;
 		zheap_header_get(row_bytes(t, off), &header);
+		if (header.slot == ZXACT_STUB)
+		{
+			/* its record is in no xact slot's chain */
+			if (t->owners->unseen[ZXACT_STUB])
+				t->old->state[off] = ZOLD_WALK;
+			continue;
+		}
 		if (header.slot > t->owners->n || !t->unseen[header.slot] ||
 			(header.flags2 & ZH_LOCK_ONLY))
 			continue;

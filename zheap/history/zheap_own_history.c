@@ -170,6 +170,10 @@ zheap_own_history_note(Relation rel, BlockNumber block,
 		case ZTENURE_FROZEN:
 		case ZTENURE_FOREIGN:
 			break;
+
+		case ZTENURE_STUB:
+			/* there is nothing else to be found by this record */
+			return;
 	}
 
 	/* my family's first record of the page */

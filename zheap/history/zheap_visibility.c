@@ -723,6 +723,7 @@ zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
 	ItemId		lp = PageGetItemId(page, off);
 	SnapshotType type = cx->snapshot->snapshot_type;
 	bool		mvcc = type == SNAPSHOT_MVCC;
+	ZXactSlotData stub;
 	ZTupleHeader hdr;
 	ZWalk		walk;
 
@@ -749,9 +750,12 @@ zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
 		return false;
 
 	walk.slot = zheap_page_row_slot(page, &hdr);
-	if (walk.slot == NULL)
+	if (zheap_page_get_stub(page, lp, &stub))
+		walk.fxid = ZXactSlotFxid(&stub);
+	else if (walk.slot == NULL)
 		return false;			/* damaged, as above */
-	walk.fxid = ZXactSlotFxid(walk.slot);
+	else
+		walk.fxid = ZXactSlotFxid(walk.slot);
 	walk.hz = &cx->hz;
 	switch (mvcc ? mvcc_status(cx, &walk, buffer) :
 			zheap_walk_status(&walk, buffer))
@@ -770,6 +774,8 @@ zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
 								  off));
 				return true;
 			}
+			if (walk.slot == NULL)
+				return false;	/* a stub's record tells */
 			zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz,
 							BufferGetBlockNumber(buffer), off, NULL, NULL);
 			zheap_walk_at_slot(&walk, page, hdr.slot);
@@ -827,6 +833,35 @@ read_ahead(ZReadContext *cx, ZWalk *walk, Fxid *w, UndoRecPtr *u, int n)
 	}
 }
 
+/* is a stub on the page whose ender the snapshot doesn't see, or is mine */
+static bool
+any_stub_unseen(const ZReadContext *cx, Page page)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	ZXactSlotData stub;
+	ZWalk		walk;
+
+	if (likely((ZPageGetOpaque(page)->flags & ZPAGE_HAS_STUBS) == 0))
+		return false;
+	walk.hz = &cx->hz;
+	walk.slot = NULL;
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		if (!zheap_page_get_stub(page, PageGetItemId(page, off), &stub))
+			continue;
+		walk.fxid = ZXactSlotFxid(&stub);
+		switch (mvcc_status(cx, &walk, InvalidBuffer))
+		{
+			case ZXACT_ALL_VISIBLE:
+			case ZXACT_COMMITTED:
+				break;
+			default:
+				return true;
+		}
+	}
+	return false;
+}
+
 /*
  * Judge each owner once.  See zheap_history.h.
  *
@@ -853,6 +888,10 @@ zheap_visibility_page_owners(ZReadContext *cx, Buffer buffer, Page page,
 	owners->own = NO_XACT_SLOT;
 	owners->unseen[0] = false;
 	owners->writer[0] = InvalidFxid;
+	owners->unseen[ZXACT_STUB] = any_stub_unseen(cx, page);
+	owners->writer[ZXACT_STUB] = InvalidFxid;
+	if (owners->unseen[ZXACT_STUB])
+		all = false;
 	if ((opaque->flags & ZPAGE_HAS_SPILL) &&
 		ZXactSlotFxid(ZPageGetSpill(page)) >= spill_floor(cx->snapshot, page))
 		all = false;

@@ -160,6 +160,39 @@ walk_start_spilled(ZWalk *walk, Page page)
 }
 
 /*
+ * The start at a stub (Z56): its own xact slot is the owner, the owner's record
+ * has the body.  NONE if the body is wanted and is gone: then no snapshot can
+ * see the row (Z59).
+ */
+static ZWalkState
+walk_start_stub(ZWalk *walk, Page page, ItemId lp)
+{
+	ZXactSlotData stub;
+
+	if (!zheap_page_get_stub(page, lp, &stub) ||
+		!ZHeaderIsEnded(&walk->hdr) || !ZWalkIsExact(walk))
+		walk_is_corrupt(walk, "a stub of a row that ended");
+	walk->slot = NULL;
+	walk->skip = false;
+	walk->fxid = ZXactSlotFxid(&stub);
+	walk->urp = stub.urp;
+	if (walk->image == NULL)
+		return ZWALK_OWNED;
+
+	if (walk->fxid < walk->hz->all_visible_before ||
+		!zheap_walk_fetch(walk, false))
+		return ZWALK_NONE;
+	if (!ZUndoHasBody(&walk->undo) || walk->undo.offset != walk->off)
+		walk_is_corrupt(walk, "a record with the body of a stub");
+	walk->hdr.natts_flags1 = walk->undo.oldhdr.natts_flags1 & ~ZH_SLACK;
+	zheap_header_put(walk->image, &walk->hdr);
+	memcpy(walk->image + ZHEAP_HEADER_SIZE, walk->undo.body,
+		   walk->undo.bodylen);
+	*walk->len = ZHEAP_HEADER_SIZE + walk->undo.bodylen;
+	return ZWALK_OWNED;
+}
+
+/*
  * Stand at the newest version of the row, copying its bytes if
  * they are wanted.  UNUSED and DEAD pointers, and offsets beyond the page's
  * last, are NONE.
@@ -185,6 +218,8 @@ zheap_walk_start(ZWalk *walk, Page page)
 
 	tuple = (char *) page + lp->lp_off;
 	zheap_header_get(tuple, &walk->hdr);
+	if (walk->hdr.slot == ZXACT_STUB)
+		return walk_start_stub(walk, page, lp);
 	if (walk->image != NULL)
 	{
 		ZTupleHeader hdr = walk->hdr;

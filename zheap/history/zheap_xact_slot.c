@@ -14,6 +14,9 @@
  *	OWNED --freeze and own, in one record (ZTENURE_FROZEN)--> OWNED by another
  *	OWNED --rollback (zheap_rollback.c)--> previous owner, or FREE
  *
+ * A stub's xact slot (Z56) is none of these: it is made by one change and goes
+ * with the row.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -256,6 +259,31 @@ zheap_xact_slot_any_aborted(Buffer buffer, Page page, const UndoHorizons *hz)
 
 		if (!ZXactSlotIsFree(slot) &&
 			zheap_xact_slot_status(buffer, slot, hz) == ZXACT_ABORTED)
+			return true;
+	}
+	return false;
+}
+
+bool
+zheap_xact_slot_stub_is_aborted(Page page, OffsetNumber off,
+								const UndoHorizons *hz)
+{
+	ZXactSlotData stub;
+
+	return zheap_page_get_stub(page, PageGetItemId(page, off), &stub) &&
+		zheap_xact_slot_fxid_status(ZXactSlotFxid(&stub), hz) == ZXACT_ABORTED;
+}
+
+bool
+zheap_xact_slot_any_stub_aborted(Page page, const UndoHorizons *hz)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+	if ((ZPageGetOpaque(page)->flags & ZPAGE_HAS_STUBS) == 0)
+		return false;
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		if (zheap_xact_slot_stub_is_aborted(page, off, hz))
 			return true;
 	}
 	return false;
@@ -773,7 +801,8 @@ zheap_xact_slot_note_rows(Relation rel, const ZXactSlotChoice *choice,
 			memset(held, 0, sizeof(held));
 		mixed_top = top;
 	}
-	if (mixed_top == top)
+	/* no row refers to a stub's xact slot but the stub */
+	if (mixed_top == top || choice->tenure == ZTENURE_STUB)
 		return;
 	if (choice->tenure == ZTENURE_CONTINUE ||
 		choice->tenure == ZTENURE_FAMILY ||

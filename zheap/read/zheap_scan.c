@@ -715,7 +715,7 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 			continue;
 		}
 		/* headers that were restored say nothing about the page as it is */
-		if (unlikely(header.slot > owners.n) &&
+		if (unlikely(header.slot > owners.n) && header.slot != ZXACT_STUB &&
 			!(restored && old.state[off] == ZOLD_WALK))
 			zheap_walk_corrupt(scan->base.rs_rd, scan->block, off,
 							   "an xact slot id of this page");
@@ -723,6 +723,11 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 			(owners.unseen[header.slot] &&
 			 (header.flags2 & ZH_LOCK_ONLY) == 0))
 		{
+			bool		mine;
+
+			if (header.slot == ZXACT_STUB &&
+				zheap_visibility_is_past(cx, buffer, page, off, &mine))
+				continue;
 			add_visible(scan, cx, buffer, page, off, false);
 			copy = (Page) scan->rows->data;
 			continue;

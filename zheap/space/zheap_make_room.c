@@ -137,16 +137,42 @@ owner_fate(Survey *s, uint8 id)
 	return s->owner[id];
 }
 
+/* likewise of a stub */
+static OwnerFate
+fxid_fate(const Survey *s, Fxid fxid)
+{
+	switch (zheap_xact_slot_fxid_status(fxid, s->hz))
+	{
+		case ZXACT_ALL_VISIBLE:
+			return OWNER_REMOVABLE;
+		case ZXACT_COMMITTED:
+			return zheap_xact_slot_seen_by_all(s->rel, fxid, s->hz, NULL) ?
+				OWNER_REMOVABLE : OWNER_COMMITTED;
+		default:
+			return OWNER_UNSETTLED;
+	}
+}
+
 static void
 survey_row(Survey *s, ItemId lp)
 {
 	char	   *tuple = (char *) PageGetItem(s->page, lp);
+	ZXactSlotData stub;
 	ZTupleHeader hdr;
 	OwnerFate	fate;
 
 	zheap_header_get(tuple, &hdr);
 	if (!ZHeaderIsEnded(&hdr) && (hdr.natts_flags1 & ZH_SLACK) == 0)
 		return;
+	if (zheap_page_get_stub(s->page, lp, &stub))
+	{
+		fate = fxid_fate(s, ZXactSlotFxid(&stub));
+		if (fate == OWNER_REMOVABLE)
+			s->prune_gain += ItemIdGetLength(lp);
+		else if (fate == OWNER_COMMITTED)
+			s->prune_gain += ItemIdGetLength(lp) - ZHEAP_STUB_SIZE;
+		return;
+	}
 	if (hdr.slot > ZPageGetOpaque(s->page)->nslots)
 		return;
 	fate = hdr.slot == 0 ? OWNER_REMOVABLE : owner_fate(s, hdr.slot);
@@ -283,7 +309,9 @@ find_rows(Spill *spill)
 			ItemIdGetLength(lp) > SPILL_MAX_BYTES)
 			continue;
 		zheap_header_get((char *) PageGetItem(spill->page, lp), &hdr);
-		if (ZHeaderIsEnded(&hdr) && find_ender(spill, &reader, off))
+		/* of a stub nothing is left that could be spilled */
+		if (ZHeaderIsEnded(&hdr) && hdr.slot != ZXACT_STUB &&
+			find_ender(spill, &reader, off))
 			spill->gain += ItemIdGetLength(lp);
 	}
 	/* writing undo may wait: no undo pin may be kept then (U16) */

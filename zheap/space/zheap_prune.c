@@ -68,6 +68,21 @@ prune_walk(Prune *prune, OffsetNumber off)
 }
 
 /*
+ * A stub whose ender has committed needs no room for a rollback any more (Z58).
+ * No history goes with it, so there is no conflict.
+ */
+static void
+prune_stub(Prune *prune, ItemId lp, OffsetNumber off)
+{
+	ZXactSlotData stub;
+
+	if (zheap_page_get_stub(prune->page, lp, &stub) &&
+		zheap_xact_slot_fxid_status(ZXactSlotFxid(&stub), prune->hz) ==
+		ZXACT_COMMITTED)
+		zheap_page_shrink_stub(prune->page, off);
+}
+
+/*
  * A row that freezing left NORMAL: drop it if it ended for all, or its slack
  * if its newest change is committed.
  */
@@ -95,6 +110,7 @@ prune_row(Prune *prune, OffsetNumber off, ZPruneResult *result)
 			break;
 		case ZROW_ENDED:
 			result->recently_dead++;
+			prune_stub(prune, lp, off);
 			break;
 		case ZROW_SETTLED:
 			zheap_page_drop_slack(prune->page, off);
@@ -305,6 +321,7 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 			prune_row(prune, off, result);
 	}
 	result->nreclaimed = nnormal - count_normal(page);
+	zheap_page_note_stubs(page);
 	prune_spilled(prune, result);
 
 	if (options & ZPRUNE_NO_INDEXES)

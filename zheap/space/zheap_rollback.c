@@ -145,6 +145,7 @@ has_tenure(Rollback *rb, uint8 id, Fxid lf)
 	walk->undo = keep;
 	walk->undo.diff.oldbytes = NULL;
 	walk->undo.jump.diff.oldbytes = NULL;
+	walk->undo.body = NULL;
 	return result;
 }
 
@@ -367,6 +368,77 @@ rollback_xact_slot(Rollback *rb, uint8 id)
 }
 
 /*
+ * A stub whose ender aborted becomes the row that it was: its allocation, which
+ * it has kept, takes the body that the record has (Z58).  The record has to do
+ * with no other row and no xact slot.  False: the batch is full.
+ */
+static bool
+rollback_stub(Rollback *rb, OffsetNumber off)
+{
+	const ZUndo *r = &rb->walk.undo;
+	ItemId		lp = PageGetItemId(rb->page, off);
+	uint16		alloc = lp->lp_len;
+	uint16		len;
+	PGAlignedBlock image;
+	ZXactSlotData stub;
+	ZTupleHeader cur;
+	ZTupleHeader hdr;
+
+	if (rb->left-- <= 0)
+		return false;
+
+	UNDO_POINT("stub-taken-back");
+	if (!zheap_page_get_stub(rb->page, lp, &stub))
+		Assert(false);
+	zheap_header_get((char *) PageGetItem(rb->page, lp), &cur);
+	rb->walk.off = off;
+	rb->walk.slot = NULL;
+	rb->walk.fxid = ZXactSlotFxid(&stub);
+	rb->walk.urp = stub.urp;
+	if (!zheap_walk_fetch(&rb->walk, true))
+		Assert(false);
+	if (!ZUndoHasBody(r) || r->offset != off)
+		zheap_walk_corrupt(rb->walk.rel, rb->walk.block, off,
+						   "a record with the body of a stub");
+	len = ZHEAP_HEADER_SIZE + r->bodylen;
+	if (len > alloc)
+		zheap_walk_corrupt(rb->walk.rel, rb->walk.block, off,
+						   "an allocation that holds the version to be restored");
+	hdr = r->oldhdr;
+	hdr.natts_flags1 &= ~ZH_SLACK;
+	if (ZHeaderIsEnded(&hdr))
+		zheap_walk_corrupt(rb->walk.rel, rb->walk.block, off,
+						   "a row that had not ended before it was changed");
+	/* to look for the owner is to read other records */
+	memcpy(image.data + ZHEAP_HEADER_SIZE, r->body, r->bodylen);
+	restore_owner(rb, ZXACT_STUB, &hdr);
+	restore_lock_bits(&hdr, &cur);
+	zheap_header_put(image.data, &hdr);
+	if (!zheap_page_replace(rb->page, off, image.data, len))
+		elog(ERROR, "could not restore a tuple within its allocation");
+	Assert(lp->lp_len == alloc);
+	return true;
+}
+
+/* All of them: rows, and what becomes of them, don't depend on each other. */
+static bool
+rollback_stubs(Rollback *rb)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(rb->page);
+
+	if ((ZPageGetOpaque(rb->page)->flags & ZPAGE_HAS_STUBS) == 0)
+		return true;
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		if (zheap_xact_slot_stub_is_aborted(rb->page, off, rb->walk.hz) &&
+			!rollback_stub(rb, off))
+			return false;
+	}
+	zheap_page_note_stubs(rb->page);
+	return true;
+}
+
+/*
  * One batch on a private copy of a page that is locked and valid, hz having
  * been sampled before or under this lock.  Its line pointers were checked: a
  * row passed over would be nobody's, or the xact slot's next owner's.  Returns
@@ -386,6 +458,7 @@ rollback_work(Relation rel, UndoReader *reader, const UndoHorizons *hz,
 					NULL, NULL);
 	for (int id = 1; done && id <= ZPageGetOpaque(work)->nslots; id++)
 		done = rollback_xact_slot(&rb, (uint8) id);
+	done = done && rollback_stubs(&rb);
 	zheap_page_assert_sound(work, block, "rollback");
 	*inserts = rb.inserts;
 	return done;
@@ -406,7 +479,8 @@ rollback_batch(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	bool		done;
 
 	*same_room = false;
-	if (!zheap_xact_slot_any_aborted(buffer, page, hz))
+	if (!zheap_xact_slot_any_aborted(buffer, page, hz) &&
+		!zheap_xact_slot_any_stub_aborted(page, hz))
 		return false;
 
 	undo_record_reader_open(&reader, rel);

@@ -45,7 +45,8 @@ delete_write(ZRowWrite *w, bool changing_part)
 
 	zheap_row_header(w, &header);
 	Assert(!ZHeaderIsEnded(&header));
-	plain = !changing_part && zheap_row_is_plain(w, &header);
+	plain = !changing_part && w->choice.tenure != ZTENURE_STUB &&
+		zheap_row_is_plain(w, &header);
 	if (plain &&
 		zheap_xact_slot_record_covers(&last_open, w->rel, w->block, &w->choice,
 									  w->fxid, w->cid))
@@ -66,7 +67,7 @@ delete_write(ZRowWrite *w, bool changing_part)
 			u.flags |= ZUNDO_OPEN;
 	}
 	urp = zheap_row_write(w, XLOG_ZHEAP_DELETE, &u, &header, NULL, 0);
-	if (u.flags & ZUNDO_OPEN)
+	if (ZUndoIsOpenDelete(&u))
 		zheap_xact_slot_note_record(&last_open, w->rel, w->block, urp, w->fxid,
 									w->cid);
 }
@@ -183,6 +184,7 @@ delete_covered(Relation rel, const ItemPointerData *tid, CommandId cid,
 	row.tuple = NULL;
 	row.len = 0;
 	row.new_key = false;
+	row.stub = NULL;
 
 	START_CRIT_SECTION();
 

@@ -112,6 +112,7 @@ add_row(DeleteStep *d, OffsetNumber off, const ZTupleHeader *header,
 	d->row[d->nrows].tuple = NULL;
 	d->row[d->nrows].len = 0;
 	d->row[d->nrows].new_key = false;
+	d->row[d->nrows].stub = NULL;
 	d->nrows++;
 	if (u == NULL)
 		return;
@@ -301,6 +302,18 @@ write_rows(DeleteStep *d)
 														  d->row[i].offset)));
 }
 
+/* There is no xact slot for the first row: it goes alone. */
+static void
+write_stub(DeleteStep *d)
+{
+	ZTupleHeader header;
+	ZUndo		u;
+
+	zheap_row_describe(&d->w, ZUNDO_DELETE, true, &u, &header);
+	header.flags2 |= ZH_DELETED;
+	zheap_row_write(&d->w, XLOG_ZHEAP_DELETE, &u, &header, NULL, 0);
+}
+
 TM_Result
 zheap_delete_chunks(Relation rel, const ItemPointerData *tids, int n,
 					CommandId cid, int *done)
@@ -316,7 +329,12 @@ zheap_delete_chunks(Relation rel, const ItemPointerData *tids, int n,
 	d->w.oper = XLTW_Delete;
 	result = zheap_row_take(&d->w);
 	*done = 0;
-	if (result == TM_Ok)
+	if (result == TM_Ok && d->w.choice.tenure == ZTENURE_STUB)
+	{
+		write_stub(d);
+		*done = 1;
+	}
+	else if (result == TM_Ok)
 	{
 		choose_rows(d, tids, n);
 		write_rows(d);

@@ -451,12 +451,13 @@ row_normalise(ZRowWrite *w)
  */
 
 /*
- * The same for a row that ended and was spilled: it can't be taken any more,
- * but why not, and where it went, matters, and to whom locks the version
- * below a move (row_judge_below) so does the rest.
+ * The same for a row that ended and whose body isn't on the page: spilled, or a
+ * stub.  It can't be taken any more, but why not, and where it went, matters,
+ * and to whom locks the version below a move (row_judge_below) so does the
+ * rest.
  */
 static RowStep
-row_look_spilled(ZRowWrite *w, TM_Result *result)
+row_look_ended(ZRowWrite *w, TM_Result *result)
 {
 	ZVersion   *v = palloc(sizeof(ZVersion));
 
@@ -468,9 +469,12 @@ row_look_spilled(ZRowWrite *w, TM_Result *result)
 		pfree(v);
 		return row_refuse(w, TM_Deleted, result);
 	}
-	Assert(w->top.ended);
-	Assert(w->top.status == ZXACT_COMMITTED ||
-		   w->top.status == ZXACT_ALL_VISIBLE);
+	if (!w->top.ended)
+	{
+		/* a stub's ender aborted since it was asked about */
+		pfree(v);
+		return ROW_AGAIN;
+	}
 
 	(void) row_find_as(w, SnapshotAny, v);
 	if (v->len == 0)
@@ -566,16 +570,21 @@ row_look(ZRowWrite *w, TM_Result *result)
 	if (w->off < FirstOffsetNumber ||
 		w->off > PageGetMaxOffsetNumber(w->page))
 		return row_refuse(w, TM_Invisible, result);
+	if (zheap_xact_slot_stub_is_aborted(w->page, w->off, &w->cx.hz) &&
+		!zheap_rollback_buffer(w->rel, w->buffer))
+		return ROW_ROLL_BACK;
 	lp = PageGetItemId(w->page, w->off);
 	if (!ItemIdIsUsed(lp))
 		return row_refuse(w, TM_Invisible, result);
 	if (ZItemIdIsSpilled(lp))
-		return row_look_spilled(w, result);
+		return row_look_ended(w, result);
 	if (!ItemIdIsNormal(lp))
 		return row_refuse(w, TM_Deleted, result);
 
 	tuple = (char *) w->page + ItemIdGetOffset(lp);
 	zheap_header_get(tuple, &w->header);
+	if (w->header.slot == ZXACT_STUB)
+		return row_look_ended(w, result);
 	if (!row_look_own(w) && !row_look_seen(w))
 		zheap_newest_version(&w->cx, w->buffer, w->page, w->block, w->off,
 							 &w->top);
@@ -588,6 +597,48 @@ row_look(ZRowWrite *w, TM_Result *result)
 	zheap_lockers_read_origins(&w->origins, w->image, w->image_len);
 	return ROW_TAKEN;
 }
+
+/* the longest row that goes into an undo record as a whole, beside that of
+ * where it moves to */
+#define STUB_MAX_BODY			(UNDO_MAX_PAYLOAD - 256)
+
+/* of the changes that have an xact slot every so manieth does without; 0: none */
+#define STUBS_MADE				UNDO_KNOB("stubs", 0, 0, 8)
+
+/*
+ * The row that is changed shall end as a stub (Z56).  False: it is too big, or
+ * there is no room for a stub in its place.
+ */
+static bool
+row_choose_stub(ZRowWrite *w)
+{
+	ItemId		lp = PageGetItemId(w->page, w->off);
+
+	if (w->image_len > STUB_MAX_BODY ||
+		(lp->lp_len < ZHEAP_STUB_SIZE &&
+		 zheap_page_total_free(w->page) + lp->lp_len < ZHEAP_STUB_SIZE))
+		return false;
+	memset(&w->choice, 0, sizeof(ZXactSlotChoice));
+	w->choice.id = ZXACT_STUB;
+	w->choice.tenure = ZTENURE_STUB;
+	return true;
+}
+
+#ifdef USE_ASSERT_CHECKING
+/* Is a stub to be made although there is an xact slot? */
+static bool
+row_tries_stub(const ZRowWrite *w)
+{
+	int			every = STUBS_MADE;
+
+	return every > 0 && !w->wish.lock_only &&
+		w->choice.tenure != ZTENURE_CONTINUE &&
+		w->choice.tenure != ZTENURE_FAMILY &&
+		(w->fxid + w->off) % every == 0;
+}
+#else
+#define row_tries_stub(w)		false
+#endif
 
 /*
  * Choose the xact slot.  That may grow the page, so the header is read again;
@@ -611,6 +662,8 @@ row_reserve(ZRowWrite *w, Fxid *wait_for)
 			return w->held.overflow && w->held.overflow_mode >= w->mode ?
 				ROW_TAKEN : ROW_GET_TAG;
 		case ZRESERVE_OK:
+			if (row_tries_stub(w))
+				(void) row_choose_stub(w);
 			break;
 	}
 

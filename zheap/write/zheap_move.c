@@ -50,6 +50,7 @@ move_prepare(ZMove *m, ZUpdatePlan *plan)
 	uint16		len[2];
 	BlockNumber block[2] = {w->block, m->newblock};
 
+	Assert(!plan->same_page || w->choice.tenure != ZTENURE_STUB);
 	zheap_row_describe(w, ZUNDO_MOVE, plan->key_changed, &u[0],
 					   &m->old.header);
 	m->old.header.flags2 |= ZH_MOVED;
@@ -57,6 +58,7 @@ move_prepare(ZMove *m, ZUpdatePlan *plan)
 	m->old.tuple = NULL;
 	m->old.len = 0;
 	m->old.new_key = false;
+	m->old.stub = w->choice.tenure == ZTENURE_STUB ? &m->own[0] : NULL;
 	ItemPointerSet(&u[0].tid, m->newblock, plan->new_off);
 
 	memset(&u[1], 0, sizeof(ZUndo));

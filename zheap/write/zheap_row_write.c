@@ -54,6 +54,13 @@ zheap_row_describe(ZRowWrite *w, uint8 kind, bool key, ZUndo *u,
 					   &w->header, u);
 	if (key)
 		u->flags |= ZUNDO_KEY;
+	if (w->choice.tenure == ZTENURE_STUB)
+	{
+		Assert(kind == ZUNDO_DELETE || kind == ZUNDO_MOVE);
+		u->flags |= ZUNDO_BODY;
+		u->body = w->image + ZHEAP_HEADER_SIZE;
+		u->bodylen = w->image_len - ZHEAP_HEADER_SIZE;
+	}
 	zheap_row_header(w, header);
 }
 
@@ -179,6 +186,7 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	row.tuple = tuple;
 	row.len = len;
 	row.new_key = w->new_key;
+	row.stub = own.tenure == ZTENURE_STUB ? &own : NULL;
 	packed_len = row_pack_head(w, info, u, &ins, header,
 							   vm.nblocks > 0 ? ZCHANGE_CLEARED_VM : 0,
 							   packed);

@@ -455,6 +455,7 @@ update_prepare_new_page(ZRowWrite *w, ZUpdatePlan *plan)
 static bool
 update_find_home(ZRowWrite *w, ZUpdatePlan *plan)
 {
+	bool		stub = w->choice.tenure == ZTENURE_STUB;
 	Buffer		buffer;
 	bool		append;
 	Size		room;
@@ -464,7 +465,7 @@ update_find_home(ZRowWrite *w, ZUpdatePlan *plan)
 		return update_prepare_new_page(w, plan);
 
 	room = zheap_page_insert_room(w->page);
-	if (room >= plan->bodylen)
+	if (room >= plan->bodylen && !stub)
 	{
 		plan->new_off = zheap_page_free_offset(w->page, &append);
 		if (OffsetNumberIsValid(plan->new_off))
@@ -474,11 +475,13 @@ update_find_home(ZRowWrite *w, ZUpdatePlan *plan)
 		}
 	}
 	else if (!plan->reclaimed_move &&
-			 (room > 0 ||
+			 (room > 0 || stub ||
 			  PageGetMaxOffsetNumber(w->page) < MaxHeapTuplesPerPage))
 	{
 		plan->reclaimed_move = true;
-		if (update_reclaim(w, plan, plan->bodylen - room))
+		/* for the row; or for an xact slot, so that it may stay */
+		if (update_reclaim(w, plan, stub ? sizeof(ZXactSlotData) :
+						   plan->bodylen - room))
 		{
 			zheap_row_unlock(w);
 			return false;
@@ -492,7 +495,10 @@ update_find_home(ZRowWrite *w, ZUpdatePlan *plan)
 								   NULL, &w->newvm);
 	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	if (BufferGetBlockNumber(buffer) == w->block)
+	{
 		ReleaseBuffer(buffer);	/* the old page has room by now */
+		plan->no_xact_slot = stub;
+	}
 	else
 		w->newbuf = buffer;
 	return false;
@@ -530,7 +536,8 @@ update_try_in_place(ZRowWrite *w, ZUpdatePlan *plan, Fxid *wait_for)
 	Size		need;
 	Size		room;
 
-	if (plan->index_changed || plan->no_room || plan->tid_wanted)
+	if (plan->index_changed || plan->no_room || plan->tid_wanted ||
+		w->choice.tenure == ZTENURE_STUB)
 		return UPDATE_MOVES;
 	/* a STALE row isn't all-visible (Z53) */
 	if (plan->new_entries != NULL && !update_pin_map(w))
@@ -596,6 +603,18 @@ update_take(ZRowWrite *w, ZUpdatePlan *plan)
 				 w->block, w->off, RelationGetRelationName(plan->rel));
 		if (result != TM_Ok)
 			return result;
+		if (plan->toast_first && w->choice.tenure == ZTENURE_STUB)
+		{
+			/* there is no xact slot for the lock either */
+			if (!w->held.overflow || w->held.overflow_mode < w->mode)
+			{
+				result = zheap_row_take_overflow_lock(w);
+				if (result != TM_Ok)
+					return result;
+				continue;
+			}
+			w->choice.id = 0;
+		}
 		if (plan->toast_first)
 		{
 			update_lock_and_toast(w, plan);
@@ -632,13 +651,16 @@ update_tell(ZRowWrite *w, ZUpdatePlan *plan)
 
 /* for statistics: which way the row went, and why */
 static ZStatCounter
-update_counter(const ZUpdatePlan *plan)
+update_counter(const ZRowWrite *w, const ZUpdatePlan *plan)
 {
 	if (!plan->move)
 		return ZSTAT_IN_PLACE;
 	if (plan->index_changed)
 		return plan->waited ? ZSTAT_MOVED_SNAPSHOTS : ZSTAT_MOVED_INDEXED;
-	return plan->no_room ? ZSTAT_MOVED_NO_ROOM : ZSTAT_MOVED_TRIGGER;
+	/* of a stub: for an xact slot */
+	return plan->no_room ||
+		w->choice.tenure == ZTENURE_STUB ? ZSTAT_MOVED_NO_ROOM :
+		ZSTAT_MOVED_TRIGGER;
 }
 
 static void
@@ -768,7 +790,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 			zheap_entry_insert(rel, plan.soft, plan.new_entries, slot, &newtid,
 							   plan.may_have_entry);
 
-		zheap_stat_count(rel, update_counter(&plan), 1);
+		zheap_stat_count(rel, update_counter(w, &plan), 1);
 		if (!plan.move && plan.new_entries != NULL)
 			zheap_stat_count(rel, ZSTAT_NEW_KEYS, 1);
 		/* an in-place update leaves no dead row behind */

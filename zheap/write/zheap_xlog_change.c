@@ -24,11 +24,14 @@
  */
 
 /*
- * The takeover pass, then the xact slot is the writer's.
+ * The takeover pass, then the xact slot is the writer's.  A stub has one of its
+ * own, see zheap_xlog_change_apply_row().
  */
 void
 zheap_xlog_change_apply_own(Page page, const ZOwnChange *own)
 {
+	if (own->tenure == ZTENURE_STUB)
+		return;
 	zheap_xact_slot_own(page, own->xact_slot, own->tenure, own->fxid,
 						own->urp);
 	ZPageGetOpaque(page)->flags &= ~ZPAGE_ALL_RESOLVED;
@@ -49,16 +52,26 @@ zheap_xlog_change_apply_row(Page page, const ZRowChange *change)
 
 	Assert(ItemIdIsNormal(lp));
 
-	if (change->tuple != NULL &&
-		!zheap_page_replace(page, change->offset, change->tuple, change->len))
-		return false;
+	if (change->stub != NULL)
+	{
+		if (!zheap_page_set_stub(page, change->offset, &header,
+								 change->stub->fxid, change->stub->urp))
+			return false;
+	}
+	else
+	{
+		if (change->tuple != NULL &&
+			!zheap_page_replace(page, change->offset, change->tuple,
+								change->len))
+			return false;
 
-	lp = PageGetItemId(page, change->offset);
-	tuple = (char *) page + ItemIdGetOffset(lp);
-	zheap_header_get(tuple, &present);
-	header.natts_flags1 = (header.natts_flags1 & ~ZH_SLACK) |
-		(present.natts_flags1 & ZH_SLACK);
-	zheap_header_put(tuple, &header);
+		lp = PageGetItemId(page, change->offset);
+		tuple = (char *) page + ItemIdGetOffset(lp);
+		zheap_header_get(tuple, &present);
+		header.natts_flags1 = (header.natts_flags1 & ~ZH_SLACK) |
+			(present.natts_flags1 & ZH_SLACK);
+		zheap_header_put(tuple, &header);
+	}
 
 	if (ZHeaderIsEnded(&header))
 		PageClearAllVisible(page);
@@ -368,6 +381,7 @@ change_redo_more(Page page, BlockNumber block, const ZChangeHead *head, int i)
 	row.tuple = NULL;
 	row.len = 0;
 	row.new_key = false;
+	row.stub = NULL;
 	(void) zheap_xlog_change_apply_row(page, &row);
 }
 
@@ -411,6 +425,7 @@ change_redo_row(XLogReaderState *record, bool has_body)
 		row.tuple = NULL;
 		row.len = 0;
 		row.new_key = has_body && head.new_key;
+		row.stub = own.tenure == ZTENURE_STUB ? &own : NULL;
 		if (has_body)
 		{
 			row.tuple = tuple.data;
@@ -543,6 +558,7 @@ change_redo_move(XLogReaderState *record)
 		row.tuple = NULL;
 		row.len = 0;
 		row.new_key = false;
+		row.stub = own.tenure == ZTENURE_STUB ? &own : NULL;
 		zheap_xlog_change_apply_own(page, &own);
 		if (!zheap_xlog_change_apply_row(page, &row))
 			change_redo_failed(block[0], row.offset);

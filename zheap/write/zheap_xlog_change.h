@@ -35,6 +35,9 @@
  *				block 2: undo page, two records: MOVE, INSERT_SET
  *				block 3, 4: visibility map pages, ascending
  *
+ * Tenure STUB: no xact slot is taken; the row, or the old version of a MOVE, which
+ * isn't SAME_PAGE then, becomes a stub of the record's transaction (Z56).
+ *
  * The logged header is the row's final one, so redo decides nothing (Z27): the
  * takeover or freezing pass over the page, then this header and body.
  *
@@ -143,6 +146,7 @@ typedef struct ZRowChange
 	const char *tuple;			/* header bytes are ignored; not into the page */
 	uint16		len;			/* true length */
 	bool		new_key;		/* of a soft index (Z45) */
+	const ZOwnChange *stub;		/* whose stub it becomes, or NULL */
 } ZRowChange;
 
 /*
