@@ -598,11 +598,10 @@ row_look(ZRowWrite *w, TM_Result *result)
 	return ROW_TAKEN;
 }
 
-/* the longest row that goes into an undo record as a whole, beside that of
- * where it moves to */
+/* of a row that goes into an undo record as a whole, beside its new place's */
 #define STUB_MAX_BODY			(UNDO_MAX_PAYLOAD - 256)
 
-/* of the changes that have an xact slot every so manieth does without; 0: none */
+/* for tests: one of so many changes does without its xact slot; 0: none does */
 #define STUBS_MADE				UNDO_KNOB("stubs", 0, 0, 8)
 
 /*
@@ -614,14 +613,27 @@ row_choose_stub(ZRowWrite *w)
 {
 	ItemId		lp = PageGetItemId(w->page, w->off);
 
-	if (w->image_len > STUB_MAX_BODY ||
-		(lp->lp_len < ZHEAP_STUB_SIZE &&
-		 zheap_page_total_free(w->page) + lp->lp_len < ZHEAP_STUB_SIZE))
+	if (w->image_len > STUB_MAX_BODY)
 		return false;
+	if (lp->lp_len < ZHEAP_STUB_SIZE)
+	{
+		/* before the page may have to be compacted */
+		zheap_page_check_bodies(w->rel, w->block, w->page);
+		if (zheap_page_total_free(w->page) + lp->lp_len < ZHEAP_STUB_SIZE)
+			return false;
+	}
 	memset(&w->choice, 0, sizeof(ZXactSlotChoice));
 	w->choice.id = ZXACT_STUB;
 	w->choice.tenure = ZTENURE_STUB;
 	return true;
+}
+
+/* Is the xact slot chosen one that my transaction has already? */
+static bool
+row_has_slot(const ZRowWrite *w)
+{
+	return w->choice.tenure == ZTENURE_CONTINUE ||
+		w->choice.tenure == ZTENURE_FAMILY;
 }
 
 #ifdef USE_ASSERT_CHECKING
@@ -631,14 +643,25 @@ row_tries_stub(const ZRowWrite *w)
 {
 	int			every = STUBS_MADE;
 
-	return every > 0 && !w->wish.lock_only &&
-		w->choice.tenure != ZTENURE_CONTINUE &&
-		w->choice.tenure != ZTENURE_FAMILY &&
+	return every > 0 && !w->wish.lock_only && !row_has_slot(w) &&
 		(w->fxid + w->off) % every == 0;
 }
 #else
 #define row_tries_stub(w)		false
 #endif
+
+/*
+ * A row lock that takes no xact slot: there is none, or the row is so big that
+ * its page has few, and who changes it couldn't make a stub.
+ */
+static RowStep
+row_lock_without_slot(ZRowWrite *w)
+{
+	w->choice.id = 0;
+	w->found.no_xact_slot = true;
+	return w->held.overflow && w->held.overflow_mode >= w->mode ?
+		ROW_TAKEN : ROW_GET_TAG;
+}
 
 /*
  * Choose the xact slot.  That may grow the page, so the header is read again;
@@ -655,13 +678,18 @@ row_reserve(ZRowWrite *w, Fxid *wait_for)
 		case ZRESERVE_ABORTED:
 			return ROW_AGAIN;
 		case ZRESERVE_WAIT:
-			w->choice.id = 0;
-			if (!w->wish.lock_only)
+			if (w->wish.lock_only)
+				return row_lock_without_slot(w);
+			if (!row_choose_stub(w))
+			{
+				w->choice.id = 0;
 				return ROW_WAIT_XACT_SLOT;
-			w->found.no_xact_slot = true;
-			return w->held.overflow && w->held.overflow_mode >= w->mode ?
-				ROW_TAKEN : ROW_GET_TAG;
+			}
+			break;
 		case ZRESERVE_OK:
+			if (w->wish.lock_only && w->image_len > STUB_MAX_BODY &&
+				!row_has_slot(w))
+				return row_lock_without_slot(w);
 			if (row_tries_stub(w))
 				(void) row_choose_stub(w);
 			break;
