@@ -16,6 +16,7 @@ the index: forward, backward, by single keys, by index-only and bitmap scans.
 
 usage: model_check.py --bindir DIR [--seeds FIRST-LAST] [--steps N]
                       [--am heap] [--keyed] [--verbose] [--keep]
+                      [--settings TEXT]
 
 Starts a throw-away cluster (as an ordinary user when run by root) and exits
 non-zero at the first difference, printing the seed and the last steps.
@@ -621,12 +622,14 @@ def main():
     ap.add_argument("--keyed", action="store_true", help="updates change an indexed column")
     ap.add_argument("--verbose", action="store_true")
     ap.add_argument("--keep", action="store_true", help="keep the cluster after a failure")
+    ap.add_argument("--settings", default="", help="of the server; ; between them")
     args = ap.parse_args()
     become_ordinary(__file__)
     first, _, last = args.seeds.partition("-")
     passed = failed = spilled = stale = 0
     for seed in range(int(first), int(last or first) + 1):
         cluster = ModelCluster(args.bindir, args.am, args.keyed)
+        cluster.drawn = args.settings.replace(";", "\n") + "\n"
         checker = Checker(cluster, seed, args.verbose, args.keyed)
         start = time.time()
         try:
