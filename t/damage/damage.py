@@ -11,7 +11,9 @@ back, checked.  Each statement must end, with an answer or with an ERROR that
 names what is damaged; no process may crash; tables nobody damaged can be read
 and changed, and of those nobody touched no byte may change.
 
-usage: damage.py --bindir DIR [--seeds FIRST-LAST] [--keep] [--verbose]
+usage: damage.py --bindir DIR [--seeds FIRST-LAST] [--keyed] [--keep] [--verbose]
+
+--keyed: keys of the table have changed in place.
 
 As root it runs as postgres.  Exits non-zero if one seed failed.
 """
@@ -109,8 +111,8 @@ class CoreFailed(Exception):
 
 
 class Damage:
-    def __init__(self, bindir, verbose):
-        self.bindir, self.verbose = bindir, verbose
+    def __init__(self, bindir, verbose, keyed):
+        self.bindir, self.verbose, self.keyed = bindir, verbose, keyed
         self.bases = {}
 
     # ---- clusters to be damaged
@@ -124,7 +126,8 @@ class Damage:
         base.configure("postgresql.conf", "listen_addresses = ''\nport = 5432\n"
                        "shared_preload_libraries = 'zheap_am'\n"
                        "log_line_prefix = '%m [%p] %e '\n"
-                       "max_prepared_transactions = 10\n" + SETTINGS)
+                       "max_prepared_transactions = 10\n" + SETTINGS +
+                       ("zheap.update_indexed_in_place = on\n" if self.keyed else ""))
         base.start()
 
         def conn():
@@ -134,6 +137,12 @@ class Damage:
         cur = conn()
         for sql in BASE.split(";"):
             cur.execute(sql)
+        while self.keyed:  # until scans of before are gone
+            cur.execute("BEGIN; UPDATE t SET k = k + 1 WHERE id = 1; ROLLBACK")
+            cur.execute("SELECT 'keys_allowed' = ANY (zheap_page_flags('t', 0))")
+            if cur.fetchone()[0]:
+                break
+            time.sleep(0.02)
         cur.execute("ALTER SYSTEM SET zheap.rollback_paused = on")
         cur.execute("SELECT pg_reload_conf()")
         time.sleep(0.3)
@@ -346,13 +355,14 @@ def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--bindir", required=True)
     ap.add_argument("--seeds", default="1-30")
+    ap.add_argument("--keyed", action="store_true", help="keys have changed in place")
     ap.add_argument("--keep", action="store_true")
     ap.add_argument("--verbose", action="store_true")
     args = ap.parse_args()
     throwaway.become_ordinary(__file__)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     first, _, last = args.seeds.partition("-")
-    damage = Damage(args.bindir, args.verbose)
+    damage = Damage(args.bindir, args.verbose, args.keyed)
     passed = failed = 0
     begin = time.time()
     for seed in range(int(first), int(last or first) + 1):
