@@ -17,8 +17,8 @@ from .work_documents import documents
 from .work_instructions import instructions
 from .work_keyed import keyed
 from .work_own import own_changes
-from .work_pgbench import (bloat, hot_row, logical, long_run, pgbench, queue,
-                           recovery, small_cache, updates)
+from .work_pgbench import (bloat, hot_row, logical, long_run, one_page,
+                           pgbench, queue, recovery, small_cache, updates)
 from .work_sql import (bulk, delete_insert, full_update, index_only, rollback,
                        row_size, scan)
 from .work_tpch import tpch
@@ -42,6 +42,7 @@ WORKLOADS = [
              "index-only scan behind updates of other columns"),
     Workload("recovery", recovery, "kill -9 and recovery"),
     Workload("hot-row", hot_row, "one row, 16 clients, old snapshot"),
+    Workload("one-page", one_page, "64 clients, rows of one page", 2),
     Workload("queue", queue, "queue table under an old snapshot"),
     Workload("documents", documents,
              "one key of documents of 4 to 20 kB, old snapshot"),
@@ -109,7 +110,7 @@ def settings(quick: bool, given: str) -> dict[str, str]:
         "max_wal_size": "20GB",
         "checkpoint_timeout": "30min",
         "synchronous_commit": "off",
-        "max_connections": "60",
+        "max_connections": "100",
         "track_io_timing": "off",
     }
     if quick:

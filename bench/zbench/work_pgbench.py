@@ -8,7 +8,7 @@ import time
 from .driver import MB, Bench
 from .measure import (Disk, Sampler, Series, Span, Timed, sizes_probe)
 from .pgbench import Pgbench, load
-from .server import Side, ask
+from .server import DATABASE, Side, ask
 
 ACCOUNTS, PKEY = "pgbench_accounts", "pgbench_accounts_pkey"
 UNDO_FLOOR = 8 * MB
@@ -270,6 +270,71 @@ def hot_row(b: Bench) -> None:
                 n == pg.transactions, f"{n} {pg.transactions}")
         b.check(side, "the old snapshot saw 0", set(seen) == {0}, set(seen))
         b.check_pages(side, "counter")
+
+
+ONE_PAGE = 200					# rows that fill a page of ours
+ONE_PAGE_CLIENTS = 64
+ONE_PAGE_SCRIPTS = {
+    "own row": "UPDATE one_page SET n = n + 1 WHERE k = :client_id + 1;\n",
+    "own row, open a while":
+        "BEGIN;\nUPDATE one_page SET n = n + 1 WHERE k = :client_id + 1;\n"
+        "SELECT 1;\nCOMMIT;\n",
+    "any row": f"\\set k random(1, {ONE_PAGE})\n"
+               "UPDATE one_page SET n = n + 1 WHERE k = :k;\n",
+}
+# who waits for the end of a transaction, and for the page
+WAITING = """
+    SELECT count(*) FILTER (WHERE wait_event_type = 'Lock'
+                            AND wait_event IN ('transactionid', 'tuple')),
+           count(*) FILTER (WHERE wait_event IN ('BufferContent',
+                                                 'buffer_content')),
+           count(*)
+    FROM pg_stat_activity WHERE state = 'active' AND query ~ '^UPDATE'"""
+
+
+def one_page(b: Bench) -> None:
+    """64 clients update rows of one full page."""
+    for variant, script in ONE_PAGE_SCRIPTS.items():
+        for side in b.turns():
+            one_page_run(b, side, variant, script)
+
+
+def one_page_run(b: Bench, side: Side, variant: str, script: str) -> None:
+    side.fresh_database()
+    side.sql("CREATE TABLE one_page (k int PRIMARY KEY, n int, t text)")
+    side.sql("INSERT INTO one_page SELECT g, 0, repeat('x', 22) "
+             f"FROM generate_series(1, {ONE_PAGE}) g")
+    side.sql("VACUUM ANALYZE one_page")
+    # heap's table grows, and nobody wants to know how fast it is scanned
+    side.sql(f"ALTER DATABASE {DATABASE} SET enable_seqscan = off")
+
+    def probe(cursor):
+        for_xact, for_page, n = ask(cursor, WAITING)[0]
+        return {"for_xact": for_xact, "for_page": for_page, "active": n}
+    with b.active(side):
+        sampler = Sampler(side, probe, 0.1)
+        with Span(side) as span:
+            pg = Pgbench(side, ONE_PAGE_CLIENTS, b.p.short, script=script)
+            pg.wait()
+        waits = sampler.stop()
+    note_run(b, side, pg, span, variant)
+    active = max(sum(waits.values["active"]), 1)
+    for what in ("for_xact", "for_page"):
+        b.note(side, f"waits_{what}", sum(waits.values[what]) / active, "share",
+               variant)
+    b.note(side, "table_end", side.value(
+        "SELECT pg_relation_size('one_page')"), "bytes", variant)
+    n = side.value("SELECT sum(n) FROM one_page")
+    b.check(side, "each update counted", n == pg.transactions,
+            f"{n} {pg.transactions}")
+    if variant != "any row":
+        b.check(side, "nobody waited for a transaction",
+                sum(waits.values["for_xact"]) == 0)
+    if side.undo:
+        waited = side.value("SELECT xact_slot_waits FROM pg_stat_zheap_tables "
+                            "WHERE relname = 'one_page'")
+        b.check(side, "nobody waited for an xact slot", waited == 0, waited)
+    b.check_pages(side, "one_page")
 
 
 QUEUE = """INSERT INTO queue (payload) VALUES (repeat('x', 100));
