@@ -212,8 +212,7 @@ save_externals(Rewrite *rw, const RecentRow *row)
 		if (value != NULL)
 		{
 			(void) zheap_chunk_save(rw->newrel, PointerGetDatum(value),
-									pointer, NULL, NULL,
-									REWRITE_OPTIONS);
+									pointer, NULL, REWRITE_OPTIONS);
 			pfree(value);
 			if (ZHeaderIsEnded(&row->header) &&
 				zheap_chunk_is_deleted(pointer))

@@ -16,6 +16,10 @@
  * older version must lead to the old bytes.  What both have in common at their
  * beginning and at their end isn't logged again (zheap_lend.c).
  *
+ * A value that is stored as it is, because compressing it was in vain, says so
+ * in its pointer: in the bits that name the method of a compressed one, and
+ * that nobody reads of another.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -27,6 +31,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/toast_compression.h"
 #include "access/toast_internals.h"
 #include "access/transam.h"
 #include "access/xact.h"
@@ -34,6 +39,7 @@
 #include "catalog/indexing.h"
 #include "catalog/pg_am_d.h"
 #include "catalog/pg_class.h"
+#include "common/hashfn.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -47,6 +53,7 @@
 #include "utils/syscache.h"
 
 #include "undo/undo.h"
+#include "undo/undo_debug.h"
 #include "zheap/format/zheap_page.h"
 #include "zheap/write/zheap_chunk.h"
 #include "zheap/write/zheap_write.h"
@@ -259,6 +266,18 @@ unused_identity(Chunks *chunks, Chunks *other)
 	return id;
 }
 
+/* are both compressed, by the same method, or neither, and of the same size */
+static bool
+is_stored_alike(const struct varatt_external *a,
+				const struct varatt_external *b)
+{
+	return a->va_rawsize == b->va_rawsize &&
+		VARATT_EXTERNAL_GET_EXTSIZE(*a) == VARATT_EXTERNAL_GET_EXTSIZE(*b) &&
+		(!VARATT_EXTERNAL_IS_COMPRESSED(*a) ||
+		 VARATT_EXTERNAL_GET_COMPRESS_METHOD(*a) ==
+		 VARATT_EXTERNAL_GET_COMPRESS_METHOD(*b));
+}
+
 /*
  * The identity of a value to be saved.  In a rewrite versions in undo go on
  * pointing to the values that they had, in the table that core will put in
@@ -266,9 +285,8 @@ unused_identity(Chunks *chunks, Chunks *other)
  * it isn't stored as it was, compressed now or no more, it is another value.
  */
 static Oid
-choose_identity(Relation rel, Chunks *chunks,
-				const struct varatt_external *new, struct varlena *old,
-				bool *saved)
+choose_identity(Relation rel, Chunks *chunks, struct varatt_external *new,
+				struct varlena *old, bool *saved)
 {
 	Chunks		before;
 	Oid			id;
@@ -283,9 +301,10 @@ choose_identity(Relation rel, Chunks *chunks,
 
 		VARATT_EXTERNAL_GET_POINTER(pointer, old);
 		if (pointer.va_toastrelid == rel->rd_toastoid &&
-			pointer.va_rawsize == new->va_rawsize &&
-			pointer.va_extinfo == new->va_extinfo)
+			is_stored_alike(&pointer, new))
 		{
+			/* the same pointer, by which the rewrite knows it */
+			new->va_extinfo = pointer.va_extinfo;
 			*saved = value_exists(chunks, &any_chunk, pointer.va_valueid);
 			return pointer.va_valueid;
 		}
@@ -362,16 +381,16 @@ fill_chunk(TupleTableSlot *slot, Oid id, int32 seq, char *buf,
  * ----------------------------------------------------------------
  */
 
-/* a value that is going to be replaced */
-typedef struct OldValue
+/* a value that is going to be replaced, and what it has of the new one */
+typedef struct ZCompared
 {
 	int32		len;
-	char	   *data;
-	ItemPointerData *tid;		/* of its chunks */
 	/* bytes at both ends that the new value has, too */
 	int32		prefix;
 	int32		suffix;
-} OldValue;
+	int32		nchunks;
+	ItemPointerData tid[FLEXIBLE_ARRAY_MEMBER]; /* of its chunks */
+} ZCompared;
 
 /* pieces of one chunk: of the beginning, and two of the end */
 #define MAX_PIECES	3
@@ -379,17 +398,25 @@ typedef struct OldValue
 /* a longer value isn't read for that, which takes so much memory */
 #define MAX_COMPARED	(16 * 1024 * 1024)
 
-/* Read a value's chunks; false if something is wrong with them. */
+/*
+ * Values that have all but a 16th of the bytes of one that couldn't be
+ * compressed aren't tried, but for one of so many: what changes by and by is
+ * compressed when it can be.
+ */
+#define DEFIANT_SHARE	16
+#define TRY_ONE_OF		UNDO_KNOB("compress-one-of", 8, 1, 8)
+
+/*
+ * Read a value's chunks, to data and old->tid; false if something is wrong with
+ * them.
+ */
 static bool
-read_old_value(Chunks *chunks, Oid valueid, OldValue *old)
+read_old_value(Chunks *chunks, Oid valueid, ZCompared *old, char *data)
 {
-	int32		total = (old->len - 1) / TOAST_MAX_CHUNK_SIZE + 1;
 	int32		next = 0;
 	bool		good = true;
 	ChunkScan	cs;
 
-	old->data = palloc(old->len);
-	old->tid = palloc(total * sizeof(ItemPointerData));
 	scan_begin(&cs, chunks, &any_chunk, valueid, 0, PG_INT32_MAX);
 	while (good && scan_next(&cs))
 	{
@@ -400,20 +427,20 @@ read_old_value(Chunks *chunks, Oid valueid, OldValue *old)
 		slot_getallattrs(cs.slot);
 		chunk = (struct varlena *)
 			DatumGetPointer(cs.slot->tts_values[CHUNK_DATA - 1]);
-		good = next < total &&
+		good = next < old->nchunks &&
 			DatumGetInt32(cs.slot->tts_values[CHUNK_SEQ - 1]) == next &&
 			!VARATT_IS_COMPRESSED(chunk) && !VARATT_IS_EXTERNAL(chunk) &&
 			VARSIZE_ANY_EXHDR(chunk) ==
 			Min(old->len - at, TOAST_MAX_CHUNK_SIZE);
 		if (good)
 		{
-			memcpy(old->data + at, VARDATA_ANY(chunk),
+			memcpy(data + at, VARDATA_ANY(chunk),
 				   VARSIZE_ANY_EXHDR(chunk));
 			old->tid[next++] = cs.slot->tts_tid;
 		}
 	}
 	scan_end(&cs);
-	return good && next == total;
+	return good && next == old->nchunks;
 }
 
 /* number of bytes that are the same from the beginning on, and at the end */
@@ -443,39 +470,112 @@ same_suffix(const char *a_end, const char *b_end, int32 max)
 }
 
 /*
- * Does the replaced value spare WAL a good part of the new one?  The caller has
- * locked its row, so nobody else ends its chunks.
+ * Compare the replaced value with the bytes to be stored of the new one, unless
+ * that is done; hint->compared is NULL afterwards if it can't be.  The caller
+ * has locked its row, so nobody else ends its chunks.
  */
-static bool
-compare_old_value(Chunks *chunks, struct varlena *replaced,
-				  const char *data, int32 len, OldValue *old)
+static void
+compare_values(Chunks *chunks, ZSaveHint *hint, const char *data, int32 len)
 {
 	struct varatt_external pointer;
-	bool		useful = false;
+	int32		oldlen;
+	int32		nchunks;
+	ZCompared  *old;
+	char	   *olddata;
 
-	if (replaced == NULL || !RelationNeedsWAL(chunks->rel) ||
+	if (hint->compared != NULL)
+		return;
+	VARATT_EXTERNAL_GET_POINTER(pointer, hint->replaced);
+	oldlen = VARATT_EXTERNAL_GET_EXTSIZE(pointer);
+	if (pointer.va_toastrelid != RelationGetRelid(chunks->rel) ||
+		oldlen <= 0 || oldlen > MAX_COMPARED)
+		return;
+
+	nchunks = (oldlen - 1) / TOAST_MAX_CHUNK_SIZE + 1;
+	old = palloc(offsetof(ZCompared, tid) + nchunks * sizeof(ItemPointerData));
+	old->len = oldlen;
+	old->nchunks = nchunks;
+	olddata = palloc(oldlen);
+	if (read_old_value(chunks, pointer.va_valueid, old, olddata))
+	{
+		int32		both = Min(oldlen, len);
+
+		old->prefix = same_prefix(olddata, data, both);
+		old->suffix = same_suffix(olddata + oldlen, data + len,
+								  both - old->prefix);
+		hint->compared = old;
+	}
+	else
+		pfree(old);
+	pfree(olddata);
+}
+
+/*
+ * Does the replaced value spare WAL a good part of the new one, of which data
+ * is what is stored?
+ */
+static bool
+is_lender(Chunks *chunks, ZSaveHint *hint, const char *data, int32 len,
+		  bool compressed)
+{
+	if (hint == NULL || hint->replaced == NULL || hint->insert == NULL ||
+		!RelationNeedsWAL(chunks->rel) ||
 		RelationIsLogicallyLogged(chunks->rel) ||
 		!undo_images_are_complete())
 		return false;
-	VARATT_EXTERNAL_GET_POINTER(pointer, replaced);
-	old->len = VARATT_EXTERNAL_GET_EXTSIZE(pointer);
-	if (pointer.va_toastrelid != RelationGetRelid(chunks->rel) ||
-		old->len <= 0 || old->len > MAX_COMPARED)
+	/* compared before it was compressed */
+	if (hint->compared != NULL && compressed)
+		return false;
+	compare_values(chunks, hint, data, len);
+	return hint->compared != NULL &&
+		hint->compared->prefix + hint->compared->suffix >= len / 8;
+}
+
+/* the mark of a value that a method of compression was in vain for */
+static uint32
+defied_mark(char method)
+{
+	switch (method)
+	{
+		case TOAST_PGLZ_COMPRESSION:
+			return (TOAST_PGLZ_COMPRESSION_ID + 1) << VARLENA_EXTSIZE_BITS;
+		case TOAST_LZ4_COMPRESSION:
+			return (TOAST_LZ4_COMPRESSION_ID + 1) << VARLENA_EXTSIZE_BITS;
+		default:
+			return 0;
+	}
+}
+
+bool
+zheap_chunk_defies(Relation rel, ZSaveHint *hint, Datum value, char method)
+{
+	struct varlena *new = (struct varlena *) DatumGetPointer(value);
+	int32		len = VARSIZE_ANY_EXHDR(new);
+	struct varatt_external pointer;
+	Relation	toastrel;
+	Chunks		chunks;
+
+	Assert(!VARATT_IS_EXTERNAL(new) && !VARATT_IS_COMPRESSED(new));
+	if (hint->replaced == NULL)
+		return false;
+	VARATT_EXTERNAL_GET_POINTER(pointer, hint->replaced);
+	if (VARATT_EXTERNAL_IS_COMPRESSED(pointer) || defied_mark(method) == 0 ||
+		(pointer.va_extinfo & ~VARLENA_EXTSIZE_MASK) != defied_mark(method) ||
+		murmurhash32(pointer.va_valueid) % TRY_ONE_OF == 0)
 		return false;
 
-	if (read_old_value(chunks, pointer.va_valueid, old))
+	toastrel = table_open(rel->rd_rel->reltoastrelid, RowExclusiveLock);
+	if (!zheap_chunk_is_heap(toastrel))
 	{
-		int32		both = Min(old->len, len);
-
-		old->prefix = same_prefix(old->data, data, both);
-		old->suffix = same_suffix(old->data + old->len, data + len,
-								  both - old->prefix);
-		useful = old->prefix + old->suffix >= len / 8;
+		open_indexes(&chunks, toastrel, RowExclusiveLock);
+		compare_values(&chunks, hint, VARDATA_ANY(new), len);
+		close_indexes(&chunks);
 	}
-	pfree(old->data);
-	if (!useful)
-		pfree(old->tid);
-	return useful;
+	table_close(toastrel, NoLock);
+	return hint->compared != NULL &&
+		Max(len, hint->compared->len) -
+		(hint->compared->prefix + hint->compared->suffix) <=
+		Min(len, hint->compared->len) / DEFIANT_SHARE;
 }
 
 /*
@@ -483,7 +583,7 @@ compare_old_value(Chunks *chunks, struct varlena *replaced,
  * "shift" further on.  Add the pieces for the chunk that begins at "start".
  */
 static int
-add_pieces(ZLendPiece *piece, int n, const OldValue *old, int row,
+add_pieces(ZLendPiece *piece, int n, const ZCompared *old, int row,
 		   int32 start, int32 len, int32 at, int32 to, int32 shift)
 {
 	while (at < to)
@@ -504,7 +604,7 @@ add_pieces(ZLendPiece *piece, int n, const OldValue *old, int row,
 
 /* the same for all that a chunk has in common with the old value */
 static int
-chunk_pieces(ZLendPiece *piece, int n, const OldValue *old, int row,
+chunk_pieces(ZLendPiece *piece, int n, const ZCompared *old, int row,
 			 int32 total, int32 start, int32 len)
 {
 	n = add_pieces(piece, n, old, row, start, len, start,
@@ -521,7 +621,7 @@ chunk_pieces(ZLendPiece *piece, int n, const OldValue *old, int row,
 
 static void
 insert_chunks(Chunks *chunks, Oid id, const char *data, int32 len,
-			  const OldValue *old, ZInsertChunks insert, int options)
+			  const ZCompared *old, ZInsertChunks insert, int options)
 {
 	CommandId	cid = GetCurrentCommandId(true);
 	Size		bufsize = INTALIGN(TOAST_MAX_CHUNK_SIZE + VARHDRSZ);
@@ -572,7 +672,7 @@ insert_chunks(Chunks *chunks, Oid id, const char *data, int32 len,
 
 Datum
 zheap_chunk_save(Relation rel, Datum value, struct varlena *old,
-				 struct varlena *replaced, ZInsertChunks insert, int options)
+				 ZSaveHint *hint, int options)
 {
 	Relation	toastrel = table_open(rel->rd_rel->reltoastrelid,
 									  RowExclusiveLock);
@@ -594,6 +694,8 @@ zheap_chunk_save(Relation rel, Datum value, struct varlena *old,
 	}
 
 	data = value_bytes((struct varlena *) DatumGetPointer(value), &pointer);
+	if (hint != NULL && !VARATT_EXTERNAL_IS_COMPRESSED(pointer))
+		pointer.va_extinfo |= defied_mark(hint->defied);
 	open_indexes(&chunks, toastrel, RowExclusiveLock);
 	pointer.va_toastrelid = OidIsValid(rel->rd_toastoid) ?
 		rel->rd_toastoid : RelationGetRelid(toastrel);
@@ -602,15 +704,12 @@ zheap_chunk_save(Relation rel, Datum value, struct varlena *old,
 	size = VARATT_EXTERNAL_GET_EXTSIZE(pointer);
 	if (!saved && size > 0)
 	{
-		OldValue	before;
-		bool		alike = insert != NULL &&
-			compare_old_value(&chunks, replaced, data, size,
-							  &before);
+		bool		lent = is_lender(&chunks, hint, data, size,
+									 VARATT_EXTERNAL_IS_COMPRESSED(pointer));
 
 		insert_chunks(&chunks, pointer.va_valueid, data, size,
-					  alike ? &before : NULL, insert, options);
-		if (alike)
-			pfree(before.tid);
+					  lent ? hint->compared : NULL,
+					  lent ? hint->insert : NULL, options);
 	}
 	close_indexes(&chunks);
 	table_close(toastrel, NoLock);

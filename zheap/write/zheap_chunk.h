@@ -19,18 +19,37 @@
 #include "undo/undo_defs.h"
 #include "zheap/format/zheap_tuple.h"
 
+/* What is known of a value before it is saved. */
+typedef struct ZSaveHint
+{
+	/*
+	 * The pointer to the value that it replaces, in the row's version which
+	 * the caller has locked, or NULL.  What both have in common isn't logged
+	 * again if insert isn't NULL; then it is zheap_insert_chunks().
+	 */
+	struct varlena *replaced;
+	ZInsertChunks insert;
+	char		defied;			/* compression by this method, a character of
+								 * pg_attribute, was given up; or '\0' */
+	struct ZCompared *compared; /* NULL at first; the caller frees it */
+} ZSaveHint;
+
+/*
+ * Would compressing the flat value, not compressed yet, by the method be in
+ * vain?  True only if it was for the value replaced, of which the new one has
+ * nearly all bytes; and not always then.  No buffer locks held.
+ */
+extern bool zheap_chunk_defies(Relation rel, ZSaveHint *hint, Datum value,
+							   char method);
+
 /*
  * Save a flat value for a row of rel and return the pointer that the row gets.
  * old: the pointer by which the value was known before, or NULL; in a rewrite
- * the value keeps its identity, and is saved once.  replaced: the pointer to the
- * value that it replaces, in the row's version which the caller has locked, or
- * NULL; what both have in common isn't logged again if insert isn't NULL;
- * then it is zheap_insert_chunks().  options: HEAP_INSERT_*.
- * No buffer locks held.
+ * the value keeps its identity, and is saved once.  hint: or NULL.  options:
+ * HEAP_INSERT_*.  No buffer locks held.
  */
 extern Datum zheap_chunk_save(Relation rel, Datum value, struct varlena *old,
-							  struct varlena *replaced,
-							  ZInsertChunks insert, int options);
+							  ZSaveHint *hint, int options);
 
 /*
  * Delete the value that a row of rel points to; does nothing if it is no such

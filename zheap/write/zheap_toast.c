@@ -5,6 +5,8 @@
  *
  * What is compressed or stored out of line is what heap would choose: core's
  * helpers for table access methods find the values, zheap_chunk.c stores them.
+ * But a value that differs a little from one that couldn't be compressed isn't
+ * tried each time (zheap_chunk_defies()).
  *
  *-------------------------------------------------------------------------
  */
@@ -12,6 +14,7 @@
 
 #include "access/heaptoast.h"
 #include "access/htup_details.h"
+#include "access/toast_compression.h"
 #include "access/toast_helper.h"
 #include "catalog/pg_class.h"
 #include "executor/tuptable.h"
@@ -49,7 +52,7 @@ typedef struct Toasting
 {
 	Relation	rel;
 	int			options;		/* for chunks */
-	ZInsertChunks insert;		/* for those that replace others, or NULL */
+	ZSaveHint  *hint;			/* of each value */
 	ToastTupleContext ttc;
 	Size		header;			/* as heap counts it */
 } Toasting;
@@ -66,16 +69,23 @@ is_too_long(const Toasting *t, Size target)
 		target - t->header;
 }
 
-/* the value out of line that the row's old version has there, or NULL */
-static struct varlena *
-replaced_value(const Toasting *t, int i)
+/* what is known of the values; insert: for chunks that replace others, or NULL */
+static void
+prepare_hints(Toasting *t, int natts, ZInsertChunks insert)
 {
-	struct varlena *old;
+	t->hint = palloc0(natts * sizeof(ZSaveHint));
+	if (t->ttc.ttc_oldvalues == NULL)
+		return;
+	for (int i = 0; i < natts; i++)
+	{
+		struct varlena *old =
+			(struct varlena *) DatumGetPointer(t->ttc.ttc_oldvalues[i]);
 
-	if (t->ttc.ttc_oldvalues == NULL || t->ttc.ttc_oldisnull[i])
-		return NULL;
-	old = (struct varlena *) DatumGetPointer(t->ttc.ttc_oldvalues[i]);
-	return VARATT_IS_EXTERNAL_ONDISK(old) ? old : NULL;
+		if (TupleDescAttr(RelationGetDescr(t->rel), i)->attlen == -1 &&
+			!t->ttc.ttc_oldisnull[i] && VARATT_IS_EXTERNAL_ONDISK(old))
+			t->hint[i].replaced = old;
+		t->hint[i].insert = insert;
+	}
 }
 
 /* move a value out of line */
@@ -87,12 +97,27 @@ externalize(Toasting *t, int i)
 
 	t->ttc.ttc_values[i] = zheap_chunk_save(t->rel, inline_value,
 											attr->tai_oldexternal,
-											replaced_value(t, i), t->insert,
-											t->options);
+											&t->hint[i], t->options);
 	if (attr->tai_colflags & TOASTCOL_NEEDS_FREE)
 		pfree(DatumGetPointer(inline_value));
 	attr->tai_colflags |= TOASTCOL_NEEDS_FREE | TOASTCOL_IGNORE;
 	t->ttc.ttc_flags |= TOAST_NEEDS_FREE | TOAST_NEEDS_CHANGE;
+}
+
+/* Compress a value, unless that is in vain. */
+static void
+compress_value(Toasting *t, int i)
+{
+	ToastAttrInfo *attr = &t->ttc.ttc_attr[i];
+	char		method = CompressionMethodIsValid(attr->tai_compression) ?
+		attr->tai_compression : default_toast_compression;
+
+	if (zheap_chunk_defies(t->rel, &t->hint[i], t->ttc.ttc_values[i], method))
+		attr->tai_colflags |= TOASTCOL_INCOMPRESSIBLE;
+	else
+		toast_tuple_try_compression(&t->ttc, i);
+	if (attr->tai_colflags & TOASTCOL_INCOMPRESSIBLE)
+		t->hint[i].defied = method;
 }
 
 /* compress the biggest values until the row fits; main: of storage MAIN */
@@ -109,7 +134,7 @@ compress_values(Toasting *t, Size target, bool main)
 		if (i < 0)
 			return;
 		if (main || TupleDescAttr(desc, i)->attstorage == TYPSTORAGE_EXTENDED)
-			toast_tuple_try_compression(&t->ttc, i);
+			compress_value(t, i);
 		else
 			t->ttc.ttc_attr[i].tai_colflags |= TOASTCOL_INCOMPRESSIBLE;
 
@@ -161,7 +186,7 @@ form_toasted(Relation rel, const Datum *values, const bool *isnull,
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	Size		target = RelationGetToastTupleTarget(rel, TOAST_TUPLE_TARGET);
-	Toasting	t = {.rel = rel,.options = options,.insert = insert};
+	Toasting	t = {.rel = rel,.options = options};
 	ZTuple	   *result;
 
 	Assert(rel->rd_rel->relkind != RELKIND_TOASTVALUE);
@@ -178,6 +203,7 @@ form_toasted(Relation rel, const Datum *values, const bool *isnull,
 		t.ttc.ttc_oldisnull = oldslot->tts_isnull;
 	}
 	toast_tuple_init(&t.ttc);
+	prepare_hints(&t, desc->natts, insert);
 	t.header = MAXALIGN(SizeofHeapTupleHeader +
 						((t.ttc.ttc_flags & TOAST_HAS_NULLS) ?
 						 BITMAPLEN(desc->natts) : 0));
@@ -197,6 +223,10 @@ form_toasted(Relation rel, const Datum *values, const bool *isnull,
 	pfree(t.ttc.ttc_values);
 	pfree(t.ttc.ttc_isnull);
 	pfree(t.ttc.ttc_attr);
+	for (int i = 0; i < desc->natts; i++)
+		if (t.hint[i].compared != NULL)
+			pfree(t.hint[i].compared);
+	pfree(t.hint);
 	return result;
 }
 
