@@ -191,8 +191,9 @@ sub kill_server
 	my ($pid) = split /\n/, slurp_file($file);
 	kill 'STOP', $pid;
 	my @children = children_of($pid);
-	$node->kill9;
+	# an orphan could fail an assertion of core's before it is hit
 	kill 'KILL', @children;
+	$node->kill9;
 	for (1 .. 300)
 	{
 		last if !grep { process_state($_) !~ /^Z?$/ } $pid, @children;
@@ -232,15 +233,16 @@ sub wait_until_up
 }
 
 # An interactive session; ask() returns the output of SQL.  Errors come back
-# as output too, that of a lost connection included.
+# as output too, that of a lost connection included.  Each question has the full
+# time limit, however old the session is.
 sub session
 {
 	my ($node, $db) = @_;
-	my $s = { in => '', out => '', err => '', n => 0 };
+	my $s = { in => '', out => '', err => '', n => 0,
+		timer => IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default) };
 	$s->{h} = IPC::Run::start(
 		[ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr($db // 'postgres') ],
-		'<', \$s->{in}, '>', \$s->{out}, '2>', \$s->{err},
-		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+		'<', \$s->{in}, '>', \$s->{out}, '2>', \$s->{err}, $s->{timer});
 	return $s;
 }
 
@@ -251,10 +253,13 @@ sub ask
 
 	$s->{out} = $s->{err} = '';
 	$s->{in} .= "$sql\n;\n\\echo $mark\n\\warn $mark\n";
-	# psql ends when its connection is cut
+	$s->{timer}->start;
 	until ($s->{out} =~ /$mark\n/ && $s->{err} =~ /$mark\n/)
 	{
-		last if !eval { $s->{h}->pump; 1 };
+		next if eval { $s->{h}->pump; 1 };
+		die "no answer to: $sql" if $s->{timer}->is_expired;
+		# psql ends when its connection is cut
+		last;
 	}
 	(my $result = $s->{err} . $s->{out}) =~ s/$mark\n//g;
 	chomp $result;
@@ -266,6 +271,7 @@ sub send_sql
 {
 	my ($s, $sql) = @_;
 	$s->{in} .= "$sql\n;\n";
+	$s->{timer}->start;
 	$s->{h}->pump_nb;
 }
 
@@ -274,6 +280,7 @@ sub finish_session
 {
 	my ($s) = @_;
 	$s->{in} .= "\\q\n";
+	$s->{timer}->start;
 	eval { $s->{h}->finish; };
 	eval { $s->{h}->kill_kill; } if $@;
 }
