@@ -20,6 +20,7 @@ import argparse
 import os
 import random
 import sys
+import time
 
 import psycopg2
 from psycopg2.extensions import TRANSACTION_STATUS_IDLE, TRANSACTION_STATUS_INERROR
@@ -101,16 +102,25 @@ class History:
         self.all = []
         self.admin = Session(cluster.dsn(), -1)
         am = args.am
-        self.admin.execute("DROP TABLE IF EXISTS t, clock")
-        self.admin.execute("CREATE TABLE clock (i int)")
-        self.admin.execute("CREATE TABLE t (id int, k int, junk text, s text, pad text) USING " + am)
-        self.admin.execute("CREATE UNIQUE INDEX t_id ON t (id); CREATE INDEX t_k ON t (k)")
-        self.admin.execute("INSERT INTO t SELECT g, g %% 4, repeat('j', 20), ',0', repeat('p', %d) "
-                           "FROM unnest(ARRAY%s) g" % (self.r.choice([0, 30, 300]), self.keys))
+        self.must("DROP TABLE IF EXISTS t, clock")
+        self.must("CREATE TABLE clock (i int)")
+        self.must("CREATE TABLE t (id int, k int, junk text, s text, pad text) USING " + am)
+        self.must("CREATE UNIQUE INDEX t_id ON t (id); CREATE INDEX t_k ON t (k)")
+        self.must("INSERT INTO t SELECT g, g %% 4, repeat('j', 20), ',0', repeat('p', %d) "
+                  "FROM unnest(ARRAY%s) g" % (self.r.choice([0, 30, 300]), self.keys))
         # who wrote what was there before
         self.sessions = [Session(cluster.dsn(), i) for i in range(NSESSIONS)]
         self.old = Session(cluster.dsn(), NSESSIONS)
         self.errors = 0
+
+    def must(self, sql):
+        """A worker may have locked for a moment what another history left."""
+        code, _ = self.admin.execute(sql)
+        end = time.time() + 180
+        while code == "55P03" and time.time() < end:
+            code, _ = self.admin.execute(sql)
+        if code is not None:
+            raise Fault("%s: %s" % (sql, code))
 
     def say(self, text):
         self.lines.append(text)
