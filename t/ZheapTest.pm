@@ -80,7 +80,7 @@ sub switch_images
 }
 
 # SQL of a procedure that returns when keys may change in place in a table, which
-# has a row at (0,1) and a soft index on its second column.
+# has a row and a soft index on its second column.
 sub keyed_allow
 {
 	return q{
@@ -88,7 +88,7 @@ CREATE PROCEDURE keyed_allow(t regclass) LANGUAGE plpgsql AS $$
 BEGIN
 	LOOP
 		BEGIN
-			EXECUTE format('UPDATE %s SET %2$I = %2$I + 1 WHERE ctid = ''(0,1)''', t,
+			EXECUTE format('UPDATE %1$s SET %2$I = %2$I + 1 WHERE ctid = (SELECT ctid FROM %1$s LIMIT 1)', t,
 				(SELECT attname FROM pg_attribute WHERE attrelid = t AND attnum = 2));
 			RAISE division_by_zero;
 		EXCEPTION WHEN division_by_zero THEN
