@@ -353,8 +353,20 @@ class Player:
         if a is not None and a.code is None and b is not None and \
                 b.code == "40001" and "FOR KEY SHARE" in b.message + self.sent[session]:
             return True
+        if self.heap_waits_all_the_same(session):
+            return True
         return self.serializable[session] and \
             (a is not None and a.is_ssi()) != (b is not None and b.is_ssi())
+
+    def heap_waits_all_the_same(self, session):
+        """FOR KEY SHARE NOWAIT or SKIP LOCKED of an older version of a row whose
+        newest one is being deleted: heap locks the newer versions too, and waits
+        for each of them whatever the policy says (heap_lock_updated_tuple).  In
+        zheap nobody waits (specs/move_locks)."""
+        a = self.sides[0].links[session].outcome
+        policy = re.search("FOR KEY SHARE (NOWAIT|SKIP LOCKED)", self.sent[session])
+        return policy is not None and self.sides[1].links[session].busy and \
+            a is not None and a.code == ("55P03" if policy[1] == "NOWAIT" else None)
 
     def describe(self, n, waits):
         side = self.sides[n]
