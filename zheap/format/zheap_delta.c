@@ -23,13 +23,13 @@
 #include "access/xloginsert.h"
 #include "access/xlogutils.h"
 #include "miscadmin.h"
-#include "port/pg_bitutils.h"
 #include "storage/bufmgr.h"
 #include "storage/standby.h"
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
 #include "zheap/format/zheap_format.h"
+#include "zheap/format/zheap_words.h"
 
 /* equal bytes between two ranges that are cheaper logged than skipped */
 #define DELTA_MERGE_GAP			UNDO_KNOB("delta-gap", 8, 1, 64)
@@ -76,36 +76,6 @@ delta_add_range(DeltaRanges *ranges, const char *page, uint16 start,
 	ranges->len += sizeof(head) + head[1];
 }
 
-static inline uint64
-load_word(const char *p)
-{
-	uint64		word;
-
-	memcpy(&word, p, sizeof(word));
-	return word;
-}
-
-/* which of the eight bytes of a word comes first in memory, of those not 0 */
-static inline int
-first_byte_set(uint64 word)
-{
-#ifdef WORDS_BIGENDIAN
-	return 7 - pg_leftmost_one_pos64(word) / 8;
-#else
-	return pg_rightmost_one_pos64(word) / 8;
-#endif
-}
-
-static inline int
-last_byte_set(uint64 word)
-{
-#ifdef WORDS_BIGENDIAN
-	return 7 - pg_rightmost_one_pos64(word) / 8;
-#else
-	return pg_leftmost_one_pos64(word) / 8;
-#endif
-}
-
 /* the first byte in [i, to) that differs, or to */
 static int
 skip_equal(const char *old, const char *new, int i, int to)
@@ -116,16 +86,7 @@ skip_equal(const char *old, const char *new, int i, int to)
 		while (i + step <= to && memcmp(old + i, new + i, step) == 0)
 			i += step;
 	}
-	for (; i + 8 <= to; i += 8)
-	{
-		uint64		differ = load_word(old + i) ^ load_word(new + i);
-
-		if (differ != 0)
-			return i + first_byte_set(differ);
-	}
-	while (i < to && old[i] == new[i])
-		i++;
-	return i;
+	return i + zheap_words_equal(old + i, new + i, to - i);
 }
 
 /* The range that begins at start, a different byte; returns what follows it. */
@@ -139,13 +100,13 @@ take_range(DeltaRanges *ranges, const char *old, const char *new, int start,
 
 	while (i + 8 <= to && i - last <= gap + 1)
 	{
-		uint64		differ = load_word(old + i) ^ load_word(new + i);
+		uint64		differ = zheap_words_differ(old + i, new + i);
 
 		if (differ != 0)
 		{
-			if (i + first_byte_set(differ) - last > gap + 1)
+			if (i + zheap_words_first_set(differ) - last > gap + 1)
 				break;
-			last = i + last_byte_set(differ);
+			last = i + zheap_words_last_set(differ);
 		}
 		i += 8;
 	}

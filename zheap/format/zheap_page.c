@@ -232,6 +232,17 @@ zheap_page_total_free(Page page)
 	return used > room ? 0 : room - used;
 }
 
+/* zheap_page_body_is_inside() without a branch: negative if it isn't */
+static inline int
+body_inside_sign(const PageHeaderData *ph, const ItemIdData *lp)
+{
+	int			at = lp->lp_off;
+	int			len = lp->lp_len;
+
+	return (at - ph->pd_upper) | (ph->pd_special - at - len) |
+		(len - ZHEAP_HEADER_SIZE);
+}
+
 /* Are the tuples where they may be, and no more than that? */
 static bool
 bodies_are_inside(Page page)
@@ -242,16 +253,12 @@ bodies_are_inside(Page page)
 	int			total = 0;
 	int			inside = 0;		/* negative: a pointer leads outside */
 
-	/* zheap_page_body_is_inside(), without a branch for each row */
 	for (int i = 0; i < max; i++)
 	{
 		int			normal = -(lp[i].lp_flags == LP_NORMAL);
-		int			at = lp[i].lp_off;
-		int			len = lp[i].lp_len;
 
-		total += len & normal;
-		inside |= ((at - ph->pd_upper) | (ph->pd_special - at - len) |
-				   (len - ZHEAP_HEADER_SIZE)) & normal;
+		total += lp[i].lp_len & normal;
+		inside |= body_inside_sign(ph, &lp[i]) & normal;
 	}
 	return inside >= 0 && total <= ph->pd_special - ph->pd_upper;
 }
@@ -313,13 +320,10 @@ zheap_page_insert_room(Page page)
 	for (int i = 0; i < max; i++)
 	{
 		int			normal = -(lp[i].lp_flags == LP_NORMAL);
-		int			at = lp[i].lp_off;
-		int			len = lp[i].lp_len;
 
-		used += len & normal;
+		used += lp[i].lp_len & normal;
 		nrows -= normal;
-		inside |= ((at - ph->pd_upper) | (ph->pd_special - at - len) |
-				   (len - ZHEAP_HEADER_SIZE)) & normal;
+		inside |= body_inside_sign(ph, &lp[i]) & normal;
 		nunused += lp[i].lp_flags == LP_UNUSED;
 	}
 

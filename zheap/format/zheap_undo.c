@@ -21,6 +21,7 @@
 
 #include "undo/undo_pack.h"
 #include "zheap/format/zheap_undo.h"
+#include "zheap/format/zheap_words.h"
 
 /* flag byte of INSERT_SET */
 #define INSERT_HAS_TOKEN		1
@@ -674,25 +675,13 @@ zheap_undo_diff(ZUndoDiff *diff, const char *oldtuple, uint16 oldlen,
 	uint16		olen = oldlen - ZHEAP_HEADER_SIZE;
 	uint16		nlen = newlen - ZHEAP_HEADER_SIZE;
 	uint16		common = Min(olen, nlen);
-	uint16		prefix = 0;
-	uint16		suffix = 0;
+	uint16		prefix;
+	uint16		suffix;
 
 	Assert(oldlen >= ZHEAP_HEADER_SIZE && newlen >= ZHEAP_HEADER_SIZE);
 
-	/* eight bytes at a time as long as they are equal */
-	while (common - prefix >= sizeof(uint64) &&
-		   memcmp(o + prefix, n + prefix, sizeof(uint64)) == 0)
-		prefix += sizeof(uint64);
-	while (prefix < common && o[prefix] == n[prefix])
-		prefix++;
-	while (common - prefix - suffix >= sizeof(uint64) &&
-		   memcmp(o + olen - suffix - sizeof(uint64),
-				  n + nlen - suffix - sizeof(uint64), sizeof(uint64)) == 0)
-		suffix += sizeof(uint64);
-	while (suffix < common - prefix &&
-		   o[olen - 1 - suffix] == n[nlen - 1 - suffix])
-		suffix++;
-
+	prefix = zheap_words_equal(o, n, common);
+	suffix = zheap_words_equal_before(o + olen, n + nlen, common - prefix);
 	diff->prefix = prefix;
 	diff->oldmid = olen - prefix - suffix;
 	diff->newmid = nlen - prefix - suffix;

@@ -77,6 +77,8 @@ static Fxid my_committed[MY_COMMITTED];
 static inline bool
 is_my_committed(Fxid fxid)
 {
+	/* entries not used yet are InvalidFxid */
+	Assert(fxid != InvalidFxid);
 	return fxid == my_committed[0] || fxid == my_committed[1] ||
 		fxid == my_committed[2] || fxid == my_committed[3];
 }

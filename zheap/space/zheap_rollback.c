@@ -310,6 +310,15 @@ rollback_lock(Rollback *rb, uint8 id)
  * ----------------------------------------------------------------
  */
 
+/* the record at rb->walk.urp, whose writer aborted: it is kept for us (U4) */
+static void
+fetch_record(Rollback *rb)
+{
+	if (!zheap_walk_fetch(&rb->walk, true))
+		zheap_walk_corrupt(rb->walk.rel, rb->walk.block, rb->walk.off,
+						   "the undo record of an aborted change");
+}
+
 /*
  * Take back records of one xact slot until its owner isn't aborted (true) or
  * the batch is full (false).
@@ -332,8 +341,7 @@ rollback_xact_slot(Rollback *rb, uint8 id)
 		UNDO_POINT("record-taken-back");
 		zheap_walk_at_slot(&rb->walk, rb->page, id);
 		rb->walk.off = InvalidOffsetNumber;
-		if (!zheap_walk_fetch(&rb->walk, true))
-			Assert(false);
+		fetch_record(rb);
 		rb->walk.off = r->offset;
 		chain = r->chain;
 
@@ -389,14 +397,14 @@ rollback_stub(Rollback *rb, OffsetNumber off)
 
 	UNDO_POINT("stub-taken-back");
 	if (!zheap_page_get_stub(rb->page, lp, &stub))
-		Assert(false);
+		zheap_walk_corrupt(rb->walk.rel, rb->walk.block, off,
+						   "a stub whose ender aborted");
 	zheap_header_get((char *) PageGetItem(rb->page, lp), &cur);
 	rb->walk.off = off;
 	rb->walk.slot = NULL;
 	rb->walk.fxid = ZXactSlotFxid(&stub);
 	rb->walk.urp = stub.urp;
-	if (!zheap_walk_fetch(&rb->walk, true))
-		Assert(false);
+	fetch_record(rb);
 	if (!ZUndoHasBody(r) || r->offset != off)
 		zheap_walk_corrupt(rb->walk.rel, rb->walk.block, off,
 						   "a record with the body of a stub");
@@ -617,8 +625,7 @@ zheap_rollback_page(Relation rel, BlockNumber block)
 		page = BufferGetPage(buffer);
 		more = zheap_page_is_valid(page) &&
 			rollback_batch(rel, buffer, &hz, &same_room);
-		if (zheap_page_is_valid(page) &&
-			(!same_room || IsTransactionState()))
+		if (zheap_page_is_valid(page) && !same_room)
 			room = zheap_page_insert_room(page);
 		UnlockReleaseBuffer(buffer);
 		buffer = InvalidBuffer;

@@ -55,6 +55,7 @@
 #include "undo/undo.h"
 #include "undo/undo_debug.h"
 #include "zheap/format/zheap_page.h"
+#include "zheap/format/zheap_words.h"
 #include "zheap/write/zheap_chunk.h"
 #include "zheap/write/zheap_write.h"
 
@@ -451,9 +452,7 @@ same_prefix(const char *a, const char *b, int32 max)
 
 	while (max - n >= 64 && memcmp(a + n, b + n, 64) == 0)
 		n += 64;
-	while (n < max && a[n] == b[n])
-		n++;
-	return n;
+	return n + zheap_words_equal(a + n, b + n, max - n);
 }
 
 static int32
@@ -464,9 +463,7 @@ same_suffix(const char *a_end, const char *b_end, int32 max)
 	while (max - n >= 64 &&
 		   memcmp(a_end - n - 64, b_end - n - 64, 64) == 0)
 		n += 64;
-	while (n < max && a_end[-n - 1] == b_end[-n - 1])
-		n++;
-	return n;
+	return n + zheap_words_equal_before(a_end - n, b_end - n, max - n);
 }
 
 /*

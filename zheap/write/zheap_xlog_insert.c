@@ -20,6 +20,7 @@
 #include "access/xlogutils.h"
 #include "storage/bufmgr.h"
 
+#include "zheap/format/zheap_words.h"
 #include "zheap/write/zheap_write.h"
 #include "zheap/write/zheap_lend.h"
 #include "zheap/write/zheap_xlog_insert.h"
@@ -179,64 +180,6 @@ zheap_xlog_insert_unpack(XLogReaderState *record, ZInsertHead *head)
  * ----------------------------------------------------------------
  */
 
-static inline uint64
-load_word(const char *p)
-{
-	uint64		word;
-
-	memcpy(&word, p, sizeof(word));
-	return word;
-}
-
-static inline bool
-has_zero_byte(uint64 word)
-{
-	return ((word - UINT64CONST(0x0101010101010101)) & ~word &
-			UINT64CONST(0x8080808080808080)) != 0;
-}
-
-/* number of equal bytes from a and b on */
-static inline Size
-equal_bytes(const char *a, const char *b, Size max)
-{
-	const char *start = a;
-	const char *end = a + max;
-
-	while (end - a >= (ptrdiff_t) sizeof(uint64) &&
-		   load_word(a) == load_word(b))
-	{
-		a += sizeof(uint64);
-		b += sizeof(uint64);
-	}
-	while (a < end && *a == *b)
-	{
-		a++;
-		b++;
-	}
-	return a - start;
-}
-
-/* the same before a and b */
-static inline Size
-equal_bytes_before(const char *a, const char *b, Size max)
-{
-	const char *start = a;
-	const char *end = a - max;
-
-	while (a - end >= (ptrdiff_t) sizeof(uint64) &&
-		   load_word(a - sizeof(uint64)) == load_word(b - sizeof(uint64)))
-	{
-		a -= sizeof(uint64);
-		b -= sizeof(uint64);
-	}
-	while (a > end && a[-1] == b[-1])
-	{
-		a--;
-		b--;
-	}
-	return start - a;
-}
-
 /* number of bytes until the next DIFF_MIN_RUN equal ones, or max */
 static inline Size
 unequal_bytes(const char *a, const char *b, Size max)
@@ -248,7 +191,7 @@ unequal_bytes(const char *a, const char *b, Size max)
 		if (a[n] == b[n] && memcmp(a + n, b + n, DIFF_MIN_RUN) == 0)
 			return n;
 		if (n + sizeof(uint64) <= max &&
-			!has_zero_byte(load_word(a + n) ^ load_word(b + n)))
+			!zheap_words_has_zero(zheap_words_differ(a + n, b + n)))
 			n += sizeof(uint64);
 		else
 			n++;
@@ -332,15 +275,15 @@ put_difference(char *to, Size max, const char *prev, uint16 prevlen,
 	if (max <= DIFF_MAX_HEAD || row_natts(prev) != row_natts(tuple))
 		return NULL;
 
-	suffix = equal_bytes_before(old + oldlen, new + newlen,
-								Min(oldlen, newlen));
+	suffix = zheap_words_equal_before(old + oldlen, new + newlen,
+									  Min(oldlen, newlen));
 	both = Min(oldlen, newlen) - suffix;
 	stop = newlen - suffix;
 	p = undo_pack(p, undo_zigzag(oldlen, newlen) << 1 | 1);
 	p = undo_pack(p, suffix);
 	while (pos < stop)
 	{
-		Size		skip = equal_bytes(old + pos, new + pos, both - pos);
+		Size		skip = zheap_words_equal(old + pos, new + pos, both - pos);
 		Size		literal;
 
 		pos += skip;
