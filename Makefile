@@ -91,7 +91,9 @@ OBJS = \
 	zheap/write/zheap_delete_chunks.o \
 	zheap/write/zheap_chunk.o \
 	zheap/write/zheap_toast.o \
+	zheap/write/zheap_open_record.o \
 	zheap/write/zheap_insert.o \
+	zheap/write/zheap_speculative.o \
 	zheap/write/zheap_delete.o \
 	zheap/write/zheap_move.o \
 	zheap/write/zheap_entry.o \

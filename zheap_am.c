@@ -524,7 +524,7 @@ static const TableAmRoutine zheap_methods = {
 
 	.tuple_insert = zheap_insert,
 	.tuple_insert_speculative = zheap_insert_speculative,
-	.tuple_complete_speculative = zheap_insert_complete_speculative,
+	.tuple_complete_speculative = zheap_speculative_complete,
 	.multi_insert = zheap_insert_multi,
 	.tuple_delete = zheap_delete,
 	.tuple_update = zheap_update,

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_insert.c
- *	  Insert, multi-insert, speculative insert.
+ *	  Insert, multi-insert, the beginning of a speculative insert.
  *
  * Every insert is one or more steps; a step puts one or more rows on one page
  * with one WAL record and at most one undo record:
@@ -29,7 +29,6 @@
 #include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "catalog/catalog.h"
-#include "common/hashfn.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -37,11 +36,11 @@
 #include "storage/predicate.h"
 #include "utils/rel.h"
 
-#include "undo/undo_cache.h"
 #include "undo/undo_debug.h"
 #include "zheap/write/zheap_write.h"
 #include "zheap/history/zheap_own_history.h"
 #include "zheap/write/zheap_lend.h"
+#include "zheap/write/zheap_open_record.h"
 #include "zheap/write/zheap_xlog_insert.h"
 #include "zheap/write/zheap_xlog_logical.h"
 
@@ -79,9 +78,7 @@ typedef struct InsertStep
 	ZXactSlotChoice choice;		/* not if frozen */
 	bool		needs_undo;
 	UndoInsertion undo;
-	int			nranges;		/* offsets that the record lists */
-	OffsetNumber range_first[ZUNDO_MAX_RANGES];
-	OffsetNumber range_last[ZUNDO_MAX_RANGES];
+	ZOpenRanges ranges;			/* offsets that the record lists */
 	bool		open;			/* and those of its command to come */
 	char	   *payload;		/* local, or longer and palloc'd */
 	char		local[INSERT_MAX_PAYLOAD];
@@ -92,26 +89,6 @@ typedef struct InsertStep
 	uint16		coded_len;		/* 0: one row, logged as it is */
 	char		coded_row[ZCODED_ROW_SIZE];
 } InsertStep;
-
-/*
- * My last open record (zheap_undo.h).  INSERT_OPEN, no ranges: it covers
- * further appends.  INSERT_SET: it lists all line pointers that were free.
- */
-static ZOpenRecord last_open;
-static int	last_nranges = 0;
-static OffsetNumber last_first[ZUNDO_MAX_RANGES];
-static OffsetNumber last_last[ZUNDO_MAX_RANGES];
-
-/*
- * Records of that kind without ranges, on pages of other tables: a command that
- * fills partitions by turns comes back to them.  Found by table and block, in
- * sets of a few places.
- */
-#define OPEN_SET			4
-#define OPEN_SETS			1024
-#define OPEN_SETS_USED	UNDO_KNOB("open-records", OPEN_SETS, 1, OPEN_SETS)
-
-static ZOpenRecord *other_open = NULL;
 
 /* ----------------------------------------------------------------
  *	step 2: a page and an xact slot on it
@@ -292,117 +269,19 @@ find_page(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
  * ----------------------------------------------------------------
  */
 
-/* The set of places for a page. */
-static inline ZOpenRecord *
-open_set(RelFileLocator locator, BlockNumber block)
-{
-	return &other_open[murmurhash32(locator.relNumber * UINT32_C(0x9E3779B1) +
-									block) % OPEN_SETS_USED * OPEN_SET];
-}
-
-static inline bool
-is_open_there(const ZOpenRecord *open, RelFileLocator locator,
-			  BlockNumber block)
-{
-	return open->block == block &&
-		RelFileLocatorEquals(open->locator, locator);
-}
-
-/* Keep the last open record, which another table's is going to replace. */
-static void
-keep_last_open(const InsertOp *op)
-{
-	static int	turn = 0;
-	ZOpenRecord *set;
-	ZOpenRecord *place;
-
-	if (!UndoRecPtrIsValid(last_open.urp) || last_nranges > 0 ||
-		last_open.fxid != op->fxid || last_open.cid != op->cid ||
-		RelFileLocatorEquals(last_open.locator, op->rel->rd_locator))
-		return;
-	if (other_open == NULL)
-		other_open = undo_cache_alloc(OPEN_SETS * OPEN_SET *
-									  sizeof(ZOpenRecord));
-
-	/* its own place, that of an earlier command, or one by turns */
-	set = open_set(last_open.locator, last_open.block);
-	place = &set[turn++ % OPEN_SET];
-	for (int i = 0; i < OPEN_SET; i++)
-	{
-		if (is_open_there(&set[i], last_open.locator, last_open.block))
-		{
-			place = &set[i];
-			break;
-		}
-		if (set[i].fxid != op->fxid || set[i].cid != op->cid)
-			place = &set[i];
-	}
-	*place = last_open;
-}
-
-/* If an open record of this command was kept for the page, it is the last. */
-static void
-recall_open(const InsertOp *op, BlockNumber block)
-{
-	const ZOpenRecord *set;
-
-	if (other_open == NULL ||
-		RelFileLocatorEquals(last_open.locator, op->rel->rd_locator))
-		return;
-	set = open_set(op->rel->rd_locator, block);
-	for (int i = 0; i < OPEN_SET; i++)
-	{
-		ZOpenRecord found = set[i];
-
-		if (found.fxid != op->fxid || found.cid != op->cid ||
-			!is_open_there(&found, op->rel->rd_locator, block))
-			continue;
-		keep_last_open(op);
-		last_open = found;
-		last_nranges = 0;
-		zheap_buffer_note(op->rel, block, found.buffer);
-		break;
-	}
-}
-
-/* does my last open record list these offsets, if it is the newest one? */
-static bool
-last_open_lists(const ZInsertChange *change)
-{
-	if (last_nranges == 0)
-		return !change->reused;
-	for (int i = 0; i < last_nranges; i++)
-	{
-		if (change->first >= last_first[i] &&
-			change->first + change->ntuples - 1 <= last_last[i])
-			return true;
-	}
-	return false;
-}
-
-/* is what goes to the page covered by my last open record? */
+/* does the last open record cover what goes to the page? */
 static bool
 extends_last_open(const InsertOp *op, const InsertStep *step)
 {
-	recall_open(op, step->block);
-	return op->token == 0 && op->copied == NULL &&
-		zheap_xact_slot_record_covers(&last_open, op->rel, step->block,
-									  &step->choice, op->fxid, op->cid) &&
-		last_open_lists(&step->change);
-}
+	const ZInsertChange *change = &step->change;
 
-/* the record that was just written covers more to come */
-static void
-note_last_open(const InsertOp *op, const InsertStep *step)
-{
-	keep_last_open(op);
-	zheap_xact_slot_note_record(&last_open, op->rel, step->block,
-								step->change.urp, op->fxid, op->cid);
-	last_open.buffer = step->buffer;
-	last_nranges = step->nranges;
-	memcpy(last_first, step->range_first,
-		   last_nranges * sizeof(OffsetNumber));
-	memcpy(last_last, step->range_last, last_nranges * sizeof(OffsetNumber));
+	return op->token == 0 && op->copied == NULL &&
+		zheap_open_record_recall(op->rel, step->block, op->fxid, op->cid) &&
+		zheap_xact_slot_record_covers(&zheap_open_record_last, op->rel,
+									  step->block, &step->choice, op->fxid,
+									  op->cid) &&
+		zheap_open_record_lists(change->first, change->ntuples,
+								change->reused);
 }
 
 /*
@@ -419,18 +298,15 @@ append_to_last(const InsertOp *op, InsertStep *step, const ZTuple *tuple)
 	bool		append;
 	uint8		id = 0;
 
-	recall_open(op, RelationGetTargetBlock(rel));
-	if (!UndoRecPtrIsValid(last_open.urp) || last_open.fxid != op->fxid ||
-		last_open.cid != op->cid ||
-		last_open.block != RelationGetTargetBlock(rel) ||
-		!RelFileLocatorEquals(last_open.locator, rel->rd_locator) ||
-		op->token != 0 || op->copied != NULL || op->frozen)
+	if (op->token != 0 || op->copied != NULL || op->frozen ||
+		!zheap_open_record_recall(rel, RelationGetTargetBlock(rel), op->fxid,
+								  op->cid))
 		return false;
 
 	CHECK_FOR_INTERRUPTS();
 	hz = undo_log_horizons();
 	UNDO_POINT("open-insert-horizon");
-	step->block = last_open.block;
+	step->block = zheap_open_record_last.block;
 	step->buffer = zheap_buffer_read(rel, step->block);
 	step->page = BufferGetPage(step->buffer);
 	LockBuffer(step->buffer, BUFFER_LOCK_EXCLUSIVE);
@@ -443,9 +319,9 @@ append_to_last(const InsertOp *op, InsertStep *step, const ZTuple *tuple)
 		step->change.ntuples = 1;
 		step->change.first = zheap_page_free_offset(step->page, &append);
 		step->change.reused = !append;
-		if (last_open_lists(&step->change))
-			id = zheap_xact_slot_only(step->page, op->fxid, last_open.urp,
-									  &hz);
+		if (zheap_open_record_lists(step->change.first, 1, !append))
+			id = zheap_xact_slot_only(step->page, op->fxid,
+									  zheap_open_record_last.urp, &hz);
 	}
 	if (id == 0)
 	{
@@ -469,12 +345,13 @@ static void
 list_offsets(InsertStep *step)
 {
 	const ZInsertChange *change = &step->change;
+	ZOpenRanges *ranges = &step->ranges;
 	OffsetNumber max;
 	OffsetNumber off = change->first + change->ntuples;
 
-	step->nranges = 1;
-	step->range_first[0] = change->first;
-	step->range_last[0] = off - 1;
+	ranges->n = 1;
+	ranges->first[0] = change->first;
+	ranges->last[0] = off - 1;
 	if (!step->open)
 		return;
 
@@ -483,13 +360,13 @@ list_offsets(InsertStep *step)
 	{
 		if (ItemIdIsUsed(PageGetItemId(step->page, off)))
 			continue;
-		if (step->range_last[step->nranges - 1] != off - 1)
+		if (ranges->last[ranges->n - 1] != off - 1)
 		{
-			if (step->nranges == ZUNDO_MAX_RANGES)
+			if (ranges->n == ZUNDO_MAX_RANGES)
 				break;
-			step->range_first[step->nranges++] = off;
+			ranges->first[ranges->n++] = off;
 		}
-		step->range_last[step->nranges - 1] = off;
+		ranges->last[ranges->n - 1] = off;
 	}
 }
 
@@ -503,7 +380,7 @@ describe_undo(InsertOp *op, InsertStep *step)
 
 	memset(&u, 0, offsetof(ZUndo, first));
 	ItemPointerSetInvalid(&u.tid);
-	step->nranges = 0;
+	step->ranges.n = 0;
 	step->open = op->token == 0 && op->copied == NULL;
 	if (op->copied != NULL)
 		u = *op->copied;
@@ -516,10 +393,11 @@ describe_undo(InsertOp *op, InsertStep *step)
 	{
 		list_offsets(step);
 		u.kind = ZUNDO_INSERT_SET;
-		u.nranges = step->nranges;
-		memcpy(u.first, step->range_first,
-			   step->nranges * sizeof(OffsetNumber));
-		memcpy(u.last, step->range_last, step->nranges * sizeof(OffsetNumber));
+		u.nranges = step->ranges.n;
+		memcpy(u.first, step->ranges.first,
+			   step->ranges.n * sizeof(OffsetNumber));
+		memcpy(u.last, step->ranges.last,
+			   step->ranges.n * sizeof(OffsetNumber));
 		u.token = op->token;
 	}
 	else
@@ -801,11 +679,12 @@ insert_step(InsertOp *op, ZTuple **tuples, int ntuples, char *scratch,
 							   change->urp, op->cid, false);
 		/* an open record covers rows to come, wherever there is room */
 		zheap_xact_slot_note_rows(op->rel, &step.choice, op->fxid,
-								  change->urp, step.nranges > 0 ?
+								  change->urp, step.ranges.n > 0 ?
 								  FirstOffsetNumber : change->first,
 								  MaxOffsetNumber);
 		if (step.open)
-			note_last_open(op, &step);
+			zheap_open_record_note(op->rel, step.buffer, change->urp, op->fxid,
+								   op->cid, &step.ranges);
 		if (step.payload != step.local)
 			pfree(step.payload);
 	}
@@ -901,7 +780,7 @@ zheap_insert(Relation rel, TupleTableSlot *slot, CommandId cid, int options,
 
 /*
  * Insert a row that others may see as "perhaps": they wait for the token.
- * Ends with zheap_insert_complete_speculative().
+ * Ends with zheap_speculative_complete().
  */
 void
 zheap_insert_speculative(Relation rel, TupleTableSlot *slot, CommandId cid,
@@ -1016,138 +895,4 @@ zheap_insert_copied(Relation rel, ZTuple *tuple, const ZUndo *undo,
 	op.copy_flags = flags;
 	(void) insert_step(&op, &tuple, 1, NULL, tid);
 	insert_end(&op);
-}
-
-/* ----------------------------------------------------------------
- *	the end of a speculative insertion
- * ----------------------------------------------------------------
- */
-
-/*
- * The pointer of my speculative row; ERROR if it isn't one.  Chunks of one
- * are plain rows, which nobody finds before it is confirmed.
- */
-static ItemId
-speculative_item(Relation rel, Page page, const ItemPointerData *tid)
-{
-	OffsetNumber off = zheap_tid_offset(tid);
-	ItemId		lp = NULL;
-	ZTupleHeader header;
-
-	if (off >= FirstOffsetNumber && off <= PageGetMaxOffsetNumber(page))
-		lp = PageGetItemId(page, off);
-	if (lp != NULL && ItemIdIsNormal(lp))
-	{
-		zheap_header_get((char *) PageGetItem(page, lp), &header);
-		if ((header.flags2 & ZH_SPECULATIVE) != 0 ||
-			rel->rd_rel->relkind == RELKIND_TOASTVALUE)
-			return lp;
-	}
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("no speculative row at block %u, offset %u of relation \"%s\"",
-					ItemPointerGetBlockNumberNoCheck(tid), off,
-					RelationGetRelationName(rel))));
-	return NULL;
-}
-
-/* It has become an ordinary row: clear the flag. */
-static void
-confirm_speculative(Relation rel, Buffer buffer, ItemPointer tid)
-{
-	Page		page = BufferGetPage(buffer);
-	ItemId		lp = speculative_item(rel, page, tid);
-	char	   *tuple = (char *) PageGetItem(page, lp);
-	ZTupleHeader header;
-	char		told = 1;
-
-	START_CRIT_SECTION();
-
-	zheap_header_get(tuple, &header);
-	header.flags2 &= ~ZH_SPECULATIVE;
-	zheap_header_put(tuple, &header);
-	MarkBufferDirty(buffer);
-
-	if (RelationNeedsWAL(rel))
-	{
-		xl_zheap_confirm xlrec;
-		XLogRecPtr	lsn;
-
-		xlrec.offset = zheap_tid_offset(tid);
-		XLogBeginInsert();
-		XLogRegisterData((char *) &xlrec, SizeOfZHeapConfirm);
-		if (RelationIsLogicallyLogged(rel))
-		{
-			XLogRegisterData(&told, sizeof(told));
-			XLogSetRecordFlags(XLOG_INCLUDE_ORIGIN);
-		}
-		XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
-		lsn = undo_images_insert(XLOG_ZHEAP_CONFIRM);
-		PageSetLSN(page, lsn);
-	}
-
-	END_CRIT_SECTION();
-}
-
-/*
- * It failed: the row is gone for everybody, although its inserter goes on and
- * may commit.  The pointer stays DEAD (Z8) until the indexes are cleaned.
- * No snapshot could see the row, so there is no conflict horizon.  Returns a
- * copy of the row if it has toasted values, else NULL.
- */
-static char *
-remove_speculative(Relation rel, Buffer buffer, ItemPointer tid, uint16 *len)
-{
-	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
-	Page		work = zheap_delta_begin(delta, rel, buffer);
-	ItemId		lp = speculative_item(rel, work, tid);
-	char	   *tuple = (char *) PageGetItem(work, lp);
-	char	   *copy = NULL;
-
-	if (zheap_tuple_has_external(tuple))
-	{
-		*len = zheap_page_tuple_len(tuple, ItemIdGetLength(lp));
-		copy = palloc(*len);
-		memcpy(copy, tuple, *len);
-	}
-	zheap_page_set_dead(work, zheap_tid_offset(tid));
-	/* decoding forgets the chunks along with the row */
-	delta->told = RelationIsLogicallyLogged(rel) &&
-		rel->rd_rel->relkind != RELKIND_TOASTVALUE;
-	zheap_delta_finish(delta, InvalidFxid);
-	pfree(delta);
-	return copy;
-}
-
-void
-zheap_insert_complete_speculative(Relation rel, TupleTableSlot *slot,
-								  uint32 token,
-								  bool succeeded)
-{
-	ItemPointer tid = &slot->tts_tid;
-	BlockNumber block = ItemPointerGetBlockNumber(tid);
-	Buffer		buffer;
-	char	   *removed = NULL;
-	uint16		len = 0;
-
-	zheap_epq_running = false;
-
-	buffer = ReadBuffer(rel, block);
-	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-	zheap_page_check(rel, block, BufferGetPage(buffer));
-
-	if (succeeded)
-		confirm_speculative(rel, buffer, tid);
-	else
-		removed = remove_speculative(rel, buffer, tid, &len);
-	UnlockReleaseBuffer(buffer);
-
-	if (succeeded)
-		return;
-	if (removed != NULL)
-	{
-		zheap_toast_delete(rel, removed, len, true);
-		pfree(removed);
-	}
-	pgstat_count_heap_delete(rel);
 }

@@ -41,7 +41,7 @@ extern TM_Result zheap_tuple_lock(Relation rel, ItemPointer tid,
 								  TM_FailureData *tmfd);
 
 /* ----------------------------------------------------------------
- *	zheap_insert.c, zheap_delete.c, zheap_update.c
+ *	zheap_insert.c, zheap_speculative.c, zheap_delete.c, zheap_update.c
  * ----------------------------------------------------------------
  */
 extern void zheap_insert(Relation rel, TupleTableSlot *slot, CommandId cid,
@@ -50,9 +50,8 @@ extern void zheap_insert_speculative(Relation rel, TupleTableSlot *slot,
 									 CommandId cid, int options,
 									 struct BulkInsertStateData *bistate,
 									 uint32 token);
-extern void zheap_insert_complete_speculative(Relation rel,
-											  TupleTableSlot *slot,
-											  uint32 token, bool succeeded);
+extern void zheap_speculative_complete(Relation rel, TupleTableSlot *slot,
+									   uint32 token, bool succeeded);
 extern void zheap_insert_multi(Relation rel, TupleTableSlot **slots,
 							   int nslots, CommandId cid, int options,
 							   struct BulkInsertStateData *bistate);
