@@ -100,6 +100,7 @@ OBJS = \
 	zheap/write/zheap_update.o \
 	zheap/read/zheap_exclusion.o \
 	zheap/read/zheap_scan.o \
+	zheap/read/zheap_scan_page.o \
 	zheap/read/zheap_scan_chosen.o \
 	zheap/read/zheap_scan_compat.o \
 	zheap/read/zheap_watch.o \

@@ -1,19 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_scan.c
- *	  Scans of a whole table or of listed blocks: sequential, parallel, TID
- *	  range, bitmap, sample, analyze.
+ *	  Scans of a whole table or of listed blocks: their life, and which block
+ *	  comes next.  What is read of a block is zheap_scan_page.c's business.
  *
- * Page mode (MVCC snapshots): a page is read once, under its share lock; all
- * versions that the snapshot sees are copied out and the page is given up.
- * Nothing read later can change what the scan returns, in-place updates of the
- * scanning command itself included.  Tuple slots share that copy, which is
- * never changed while one does.  Other snapshots judge row by row, because
- * their callers want the state of the moment.
- *
- * No lock is held between calls; a scan row by row keeps its page pinned.  The
- * visibility map and the page's all-visible flag are never asked: with
- * updates in place they don't tell which version to show.
+ * No lock is held between calls; a scan row by row keeps its page pinned.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,10 +20,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "undo/undo_debug.h"
 #include "zheap/read/zheap_scan.h"
-#include "zheap/history/zheap_walk.h"
-#include "zheap/write/zheap_write.h"
 
 static BlockNumber next_of_scan(ReadStream *stream, void *private_data,
 								void *per_buffer_data);
@@ -51,6 +39,30 @@ zheap_scan_slot_callbacks(Relation rel)
  *	begin, rescan, end
  * ----------------------------------------------------------------
  */
+
+void
+zheap_scan_clear_rows(ZScanDesc scan)
+{
+	scan->nrows = 0;
+	scan->nquiet = scan->next_quiet = 0;
+	scan->current = -1;
+	scan->rowsused = 0;
+	scan->maxoff = InvalidOffsetNumber;
+
+	/* tuple slots keep what they show */
+	if (scan->rows != NULL && scan->rows->refs > 1)
+	{
+		ZRows	   *shown = scan->rows;
+
+		scan->rows = scan->spare;
+		scan->spare = shown;
+		if (scan->rows != NULL && scan->rows->refs > 1)
+		{
+			zheap_rows_release(scan->rows);
+			scan->rows = NULL;
+		}
+	}
+}
 
 /*
  * Choose strategy, synchronisation and start.  A rescan keeps its start, so
@@ -189,8 +201,8 @@ zheap_scan_begin(Relation rel, Snapshot snapshot, int nkeys,
 	return (TableScanDesc) scan;
 }
 
-static void
-scan_unpin(ZScanDesc scan)
+void
+zheap_scan_unpin(ZScanDesc scan)
 {
 	if (BufferIsValid(scan->buffer))
 		ReleaseBuffer(scan->buffer);
@@ -204,7 +216,7 @@ zheap_scan_end(TableScanDesc sscan)
 
 	if (scan->checks_exclusion)
 		zheap_exclusion_scan_ends();
-	scan_unpin(scan);
+	zheap_scan_unpin(scan);
 	if (scan->stream != NULL)
 		read_stream_end(scan->stream);
 	RelationDecrementReferenceCount(sscan->rs_rd);
@@ -241,7 +253,7 @@ zheap_scan_rescan(TableScanDesc sscan, struct ScanKeyData *key,
 		if (allow_sync)
 			sscan->rs_flags |= SO_ALLOW_SYNC;
 	}
-	scan_unpin(scan);
+	zheap_scan_unpin(scan);
 	/* it refers to what is to be set anew */
 	if (scan->stream != NULL)
 		read_stream_reset(scan->stream);
@@ -453,666 +465,4 @@ zheap_scan_blocks_done(ZScanDesc scan)
 	start = parallel->phs_startblock;
 	return scan->block >= start ? scan->block - start :
 		scan->nblocks - start + scan->block;
-}
-
-/* ----------------------------------------------------------------
- *	rows of a page, copied
- * ----------------------------------------------------------------
- */
-
-void
-zheap_scan_clear_rows(ZScanDesc scan)
-{
-	scan->nrows = 0;
-	scan->nquiet = scan->next_quiet = 0;
-	scan->current = -1;
-	scan->rowsused = 0;
-	scan->maxoff = InvalidOffsetNumber;
-
-	/* tuple slots keep what they show */
-	if (scan->rows != NULL && scan->rows->refs > 1)
-	{
-		ZRows	   *shown = scan->rows;
-
-		scan->rows = scan->spare;
-		scan->spare = shown;
-		if (scan->rows != NULL && scan->rows->refs > 1)
-		{
-			zheap_rows_release(scan->rows);
-			scan->rows = NULL;
-		}
-	}
-}
-
-/* make room for size bytes more */
-static void
-reserve_rows(ZScanDesc scan, uint32 size)
-{
-	uint32		need = scan->rowsused + size;
-
-	Assert(scan->rows == NULL || scan->rows->refs == 1);
-	if (likely(scan->rows != NULL && need <= scan->rows->size))
-		return;
-	need = Max(need * 2, 2 * BLCKSZ);
-	if (scan->rows == NULL)
-	{
-		scan->rows = MemoryContextAlloc(GetMemoryChunkContext(scan),
-										offsetof(ZRows, data) + need);
-		scan->rows->refs = 1;
-	}
-	else
-		scan->rows = repalloc(scan->rows, offsetof(ZRows, data) + need);
-	scan->rows->size = need;
-}
-
-void
-zheap_scan_add_row(ZScanDesc scan, OffsetNumber off, const ZVersion *v)
-{
-	ZScanRow   *row = &scan->row[scan->nrows++];
-
-	Assert(scan->nrows <= MaxHeapTuplesPerPage);
-	reserve_rows(scan, v->len);
-	memcpy(scan->rows->data + scan->rowsused, v->data, v->len);
-	row->off = off;
-	row->len = v->len;
-	row->at = scan->rowsused;
-	row->writer = v->writer;
-	row->cid = v->cid;
-	row->approximate = v->approximate;
-	scan->rowsused += v->len;
-}
-
-static inline void
-store_row(ZScanDesc scan, int i, TupleTableSlot *slot)
-{
-	const ZScanRow *row = &scan->row[i];
-
-	Assert(i >= 0 && i < scan->nrows);
-	zheap_slot_show(slot, RelationGetRelid(scan->base.rs_rd), scan->block,
-					row->off, scan->rows, scan->rows->data + row->at,
-					row->len, row->writer, row->cid, row->approximate);
-}
-
-void
-zheap_scan_store_row(ZScanDesc scan, int i, TupleTableSlot *slot)
-{
-	store_row(scan, i, slot);
-}
-
-/*
- * Copy a page to where rows are kept, so that each byte of a row has the same
- * offset there; the rows of the copy aren't listed yet.
- */
-static void
-copy_page(ZScanDesc scan, Page page)
-{
-	PageHeader	ph = (PageHeader) page;
-
-	Assert(scan->rowsused == 0);
-	reserve_rows(scan, BLCKSZ);
-	/* not memcpy(), which compilers replace by slower code where it's so big */
-	memmove(scan->rows->data, page, ph->pd_lower);
-	memset(scan->rows->data + ph->pd_lower, 0, ph->pd_upper - ph->pd_lower);
-	memmove(scan->rows->data + ph->pd_upper, (char *) page + ph->pd_upper,
-			BLCKSZ - ph->pd_upper);
-	scan->rowsused = BLCKSZ;
-}
-
-/*
- * List a row of the page's copy that is visible as it stands, unless it has
- * ended.
- */
-static inline void
-list_row(ZScanDesc scan, const ZOwners *owners, OffsetNumber off, ItemId lp,
-		 char *tuple, ZTupleHeader *header)
-{
-	ZScanRow   *row = &scan->row[scan->nrows];
-
-	if (unlikely(ZHeaderIsEnded(header)))
-		return;
-	row->off = off;
-	row->len = ItemIdGetLength(lp);
-	row->at = ItemIdGetOffset(lp);
-	row->writer = (header->flags2 & ZH_LOCK_ONLY) != 0 ? InvalidFxid :
-		owners->writer[header->slot];
-	row->cid = FirstCommandId;
-	row->approximate = ZHeaderReused(header) != ZH_REUSED_NONE ||
-		header->slot == owners->own;
-	if (unlikely(header->natts_flags1 & ZH_SLACK))
-	{
-		row->len = zheap_page_tuple_len(tuple, ItemIdGetLength(lp));
-		header->natts_flags1 &= ~ZH_SLACK;
-		zheap_header_put(tuple, header);
-	}
-	scan->nrows++;
-}
-
-/* resolve one row under the page's share lock and keep what is visible */
-static void
-add_visible(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page,
-			OffsetNumber off, bool predicate_lock)
-{
-	ZVersion   *v = &scan->version;
-
-	if (!ItemIdIsUsed(PageGetItemId(page, off)))
-		return;
-	if (!zheap_visibility_find(cx, buffer, page, scan->block, off, v))
-		return;
-	zheap_scan_add_row(scan, off, v);
-	if (predicate_lock)
-		zheap_predicate_lock(scan->base.rs_rd, scan->base.rs_snapshot,
-							 scan->block, off, v);
-}
-
-/* List a row that was restored in the page's copy, unless it has ended. */
-static inline void
-list_restored(ZScanDesc scan, const ZOldPage *old, OffsetNumber off,
-			  ItemId lp, char *tuple, ZTupleHeader *header)
-{
-	ZScanRow   *row = &scan->row[scan->nrows];
-
-	if (ZHeaderIsEnded(header))
-		return;
-	row->off = off;
-	row->len = old->len[off];
-	row->at = ItemIdGetOffset(lp);
-	row->writer = old->writer[off];
-	row->cid = FirstCommandId;
-	row->approximate = ZHeaderReused(header) != ZH_REUSED_NONE;
-	header->natts_flags1 &= ~ZH_SLACK;
-	zheap_header_put(tuple, header);
-	scan->nrows++;
-}
-
-#ifdef USE_ASSERT_CHECKING
-/* is a walk through the row's history of the same opinion? */
-static bool
-walk_agrees(ZScanDesc scan, ZReadContext *cx, Buffer buffer, OffsetNumber off,
-			const ZOldPage *old, const char *tuple,
-			const ZTupleHeader *header)
-{
-	ZVersion   *v = &scan->version;
-	bool		shown = old->state[off] == ZOLD_FOUND &&
-		!ZHeaderIsEnded(header);
-
-	if (!zheap_visibility_find(cx, buffer, BufferGetPage(buffer), scan->block,
-							   off, v))
-		return !shown || cx->too_long;
-	return shown && v->len == old->len[off] &&
-		memcmp(v->data + ZHEAP_HEADER_SIZE, tuple + ZHEAP_HEADER_SIZE,
-			   v->len - ZHEAP_HEADER_SIZE) == 0;
-}
-#endif
-
-/*
- * All rows of a page that the snapshot sees.  Where every owner is visible to
- * it, and for rows whose owner is, the version on the page is the one.  What
- * the snapshot doesn't see is taken back in the copy, after what was aborted,
- * which nobody sees; rows for which that won't do are walked.
- *
- * buffer is locked, share.  Unlocks it as soon as nothing is read from it any
- * more; returns whether it is locked still.
- */
-static bool
-list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
-{
-	ZOwners		owners;
-	ZOldPage	old;
-	bool		restored;
-	bool		walk;
-	Page		copy;
-	OffsetNumber max;
-
-	walk =
-		!zheap_visibility_page_owners(cx, buffer, page, scan->block, &owners);
-	copy_page(scan, page);
-	if (unlikely(owners.aborted))
-	{
-		copy = (Page) scan->rows->data;
-		zheap_rollback_copy(cx, copy, scan->block);
-		walk =
-			!zheap_visibility_page_owners(cx, InvalidBuffer, copy, scan->block,
-										  &owners);
-	}
-	if (!walk)
-		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-	restored = walk && zheap_old_page_is_possible(cx, &owners);
-	if (restored)
-		zheap_old_page_restore(cx, (Page) scan->rows->data, scan->block,
-							   &owners, &old);
-
-	/* rows that are walked may have rows->data moved */
-	copy = (Page) scan->rows->data;
-	max = PageGetMaxOffsetNumber(copy);
-	for (OffsetNumber off = FirstOffsetNumber; off <= max && !cx->too_long;
-		 off++)
-	{
-		ItemId		lp = PageGetItemId(copy, off);
-		char	   *tuple;
-		ZTupleHeader header;
-
-		if (unlikely(!ItemIdIsNormal(lp)))
-		{
-			if (walk && ItemIdIsUsed(lp))
-			{
-				add_visible(scan, cx, buffer, page, off, false);
-				copy = (Page) scan->rows->data;
-			}
-			continue;
-		}
-		if (unlikely(!zheap_item_is_in_page(copy, lp)))
-			zheap_walk_corrupt(scan->base.rs_rd, scan->block, off,
-							   "a tuple within its page");
-		tuple = (char *) copy + ItemIdGetOffset(lp);
-		zheap_header_get(tuple, &header);
-		if (restored && old.state[off] != ZOLD_AS_IT_STANDS &&
-			old.state[off] != ZOLD_WALK)
-		{
-			Assert(cx->too_long || undo_debug_damage ||
-				   walk_agrees(scan, cx, buffer, off, &old, tuple, &header));
-			if (old.state[off] == ZOLD_FOUND)
-				list_restored(scan, &old, off, lp, tuple, &header);
-			continue;
-		}
-		/* headers that were restored say nothing about the page as it is */
-		if (unlikely(header.slot > owners.n) && header.slot != ZXACT_STUB &&
-			!(restored && old.state[off] == ZOLD_WALK))
-			zheap_walk_corrupt(scan->base.rs_rd, scan->block, off,
-							   "an xact slot id of this page");
-		if (restored ? old.state[off] == ZOLD_WALK :
-			(owners.unseen[header.slot] &&
-			 (header.flags2 & ZH_LOCK_ONLY) == 0))
-		{
-			bool		mine;
-
-			if (header.slot == ZXACT_STUB &&
-				zheap_visibility_is_past(cx, buffer, page, off, &mine))
-				continue;
-			add_visible(scan, cx, buffer, page, off, false);
-			copy = (Page) scan->rows->data;
-			continue;
-		}
-		list_row(scan, &owners, off, lp, tuple, &header);
-	}
-	return walk;
-}
-
-/*
- * Page mode: collect what the snapshot sees of scan->block, which is in that
- * pinned buffer; of the listed offsets only, if any are given.  False: the
- * page has a long history: zheap_rollback_for_reader() first.
- */
-static bool
-try_load_page(ZScanDesc scan, Buffer buffer, const OffsetNumber *offsets,
-			  int noffsets, bool predicate_lock)
-{
-	Relation	rel = scan->base.rs_rd;
-	ZReadContext cx;
-	Page		page;
-	bool		locked = true;
-
-	Assert(scan->page_mode);
-	Assert(BufferGetBlockNumber(buffer) == scan->block);
-	zheap_scan_clear_rows(scan);
-	zheap_buffer_note(rel, scan->block, buffer);
-	scan->ahead = zheap_buffer_next_page(rel, buffer, scan->strategy);
-	scan->ahead_end = scan->ahead != NULL ? scan->ahead + BLCKSZ : NULL;
-	scan->stale = false;
-	zheap_visibility_begin(&cx, rel, scan->base.rs_snapshot);
-	cx.approximate_identity = true;
-	zheap_rollback_limit_reader(&cx);
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	page = BufferGetPage(buffer);
-
-	if (!PageIsNew(page))
-	{
-		OffsetNumber max;
-
-		zheap_page_check(rel, scan->block, page);
-		max = scan->maxoff = PageGetMaxOffsetNumber(page);
-		scan->stale = ZPageMayHoldStale(page);
-
-		if (offsets == NULL && !predicate_lock &&
-			scan->base.rs_snapshot->snapshot_type == SNAPSHOT_MVCC)
-			locked = list_page(scan, &cx, buffer, page);
-		else if (offsets != NULL)
-		{
-			for (int i = 0; i < noffsets; i++)
-			{
-				if (offsets[i] >= FirstOffsetNumber && offsets[i] <= max)
-					add_visible(scan, &cx, buffer, page, offsets[i],
-								predicate_lock);
-			}
-		}
-		else
-		{
-			for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
-				add_visible(scan, &cx, buffer, page, off, predicate_lock);
-		}
-	}
-
-	if (locked)
-		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-	zheap_visibility_end(&cx);
-	return !cx.too_long;
-}
-
-void
-zheap_scan_load_page(ZScanDesc scan, Buffer buffer,
-					 const OffsetNumber *offsets, int noffsets,
-					 bool predicate_lock)
-{
-	while (!try_load_page(scan, buffer, offsets, noffsets, predicate_lock))
-		zheap_rollback_for_reader(scan->base.rs_rd, scan->block);
-	ReleaseBuffer(buffer);
-}
-
-/* ----------------------------------------------------------------
- *	sequential scan
- * ----------------------------------------------------------------
- */
-
-/* do the scan keys fit; slot holds the row */
-static bool
-keys_match(ZScanDesc scan, TupleTableSlot *slot)
-{
-	for (int i = 0; i < scan->base.rs_nkeys; i++)
-	{
-		ScanKey		key = &scan->base.rs_key[i];
-		bool		isnull;
-		Datum		value;
-
-		if (key->sk_flags & SK_ISNULL)
-			return false;
-		value = slot_getattr(slot, key->sk_attno, &isnull);
-		if (isnull ||
-			!DatumGetBool(FunctionCall2Coll(&key->sk_func, key->sk_collation,
-											value, key->sk_argument)))
-			return false;
-	}
-	return true;
-}
-
-/* page mode: the next row into the tuple slot, keys not yet tested */
-static bool
-next_row_pagemode(ZScanDesc scan, ScanDirection direction,
-				  TupleTableSlot *slot)
-{
-	bool		forward = ScanDirectionIsForward(direction);
-
-	for (;;)
-	{
-		int			i = scan->current + (forward ? 1 : -1);
-		Buffer		buffer;
-
-		if (i >= 0 && i < scan->nrows)
-		{
-			scan->current = i;
-			store_row(scan, i, slot);
-			return true;
-		}
-		/* give the memory back, for the rows of the next block */
-		ExecClearTuple(slot);
-		buffer = zheap_scan_next_buffer(scan, direction);
-		if (!BufferIsValid(buffer))
-		{
-			zheap_scan_clear_rows(scan);
-			return false;
-		}
-		zheap_scan_load_page(scan, buffer, NULL, 0, false);
-		scan->current = forward ? -1 : scan->nrows;
-	}
-}
-
-/*
- * A version that a DIRTY snapshot found is named by the tag DIRTY, if nothing
- * is in progress on the row.  An insert of my own keeps the plain TID, since
- * core compares it with the TID it has just inserted.  So does any row while a
- * new exclusion constraint is checked, which compares in the same way.
- */
-static bool
-gets_dirty_tag(Relation rel, Snapshot snapshot, const ZVersion *v)
-{
-	return snapshot->snapshot_type == SNAPSHOT_DIRTY &&
-		!TransactionIdIsValid(snapshot->xmin) &&
-		!TransactionIdIsValid(snapshot->xmax) &&
-		(!v->own || v->kind == ZUNDO_UPDATE) &&
-		!zheap_exclusion_is_checked(rel);
-}
-
-void
-zheap_scan_tag_dirty(Relation rel, Snapshot snapshot, const ZVersion *v,
-					 ItemPointer tid)
-{
-	if (!gets_dirty_tag(rel, snapshot, v))
-		return;
-	zheap_dirty_found_set(RelationGetRelid(rel), tid, v->writer, v->cid);
-	zheap_tid_set_tag(tid, ZTID_DIRTY);
-}
-
-/*
- * DIRTY, forwards: list the rows of the pinned page behind scan->off, up to
- * the first at which something is in progress, under one lock.  (A subscriber
- * looks for a row without a key in this way.)  What happens to a row between
- * now and its return is found out by whoever locks the version returned.
- */
-static void
-list_quiet(ZScanDesc scan)
-{
-	Relation	rel = scan->base.rs_rd;
-	Snapshot	snapshot = scan->base.rs_snapshot;
-	Page		page = BufferGetPage(scan->buffer);
-	ZVersion   *v = &scan->version;
-	ZReadContext cx;
-	OffsetNumber max;
-
-	zheap_scan_clear_rows(scan);
-	scan->quiet_end = scan->off;
-
-	zheap_visibility_begin(&cx, rel, snapshot);
-	zheap_rollback_limit_reader(&cx);
-	LockBuffer(scan->buffer, BUFFER_LOCK_SHARE);
-	if (!PageIsNew(page))
-	{
-		zheap_page_check(rel, scan->block, page);
-		max = PageGetMaxOffsetNumber(page);
-		for (OffsetNumber off = OffsetNumberNext(scan->off); off <= max; off++)
-		{
-			if (ItemIdIsUsed(PageGetItemId(page, off)))
-			{
-				bool		found = zheap_visibility_find(&cx, scan->buffer,
-														  page, scan->block,
-														  off, v);
-
-				if (cx.too_long ||
-					TransactionIdIsValid(snapshot->xmin) ||
-					TransactionIdIsValid(snapshot->xmax) ||
-					(found && v->ended))
-					break;
-				if (found)
-				{
-					zheap_scan_add_row(scan, off, v);
-					scan->row[scan->nrows - 1].tagged =
-						gets_dirty_tag(rel, snapshot, v);
-				}
-			}
-			scan->quiet_end = off;
-		}
-	}
-	LockBuffer(scan->buffer, BUFFER_LOCK_UNLOCK);
-	zheap_visibility_end(&cx);
-
-	scan->nquiet = scan->nrows;
-	scan->nrows = 0;
-}
-
-/* the next row listed into the tuple slot; false if there is none */
-static bool
-next_quiet_row(ZScanDesc scan, TupleTableSlot *slot)
-{
-	Oid			relid = RelationGetRelid(scan->base.rs_rd);
-	Snapshot	snapshot = scan->base.rs_snapshot;
-	const ZScanRow *row;
-
-	if (scan->next_quiet == scan->nquiet)
-	{
-		/* go on behind rows that nobody sees, too */
-		if (scan->nquiet > 0)
-			scan->off = scan->quiet_end;
-		return false;
-	}
-
-	row = &scan->row[scan->next_quiet++];
-	scan->off = row->off;
-	snapshot->xmin = InvalidTransactionId;
-	snapshot->xmax = InvalidTransactionId;
-	snapshot->speculativeToken = 0;
-	zheap_slot_show(slot, relid, scan->block, row->off, scan->rows,
-					scan->rows->data + row->at, row->len, row->writer,
-					row->cid, row->approximate);
-	if (row->tagged)
-	{
-		zheap_dirty_found_set(relid, &slot->tts_tid, row->writer, row->cid);
-		zheap_tid_set_tag(&slot->tts_tid, ZTID_DIRTY);
-	}
-	return true;
-}
-
-/* one row of the pinned page, judged under its lock */
-static bool
-judge_row(ZScanDesc scan, ScanDirection direction, TupleTableSlot *slot)
-{
-	Relation	rel = scan->base.rs_rd;
-	bool		forward = ScanDirectionIsForward(direction);
-	ZReadContext cx;
-	Page		page = BufferGetPage(scan->buffer);
-	bool		found = false;
-
-	zheap_visibility_begin(&cx, rel, scan->base.rs_snapshot);
-	zheap_rollback_limit_reader(&cx);
-	LockBuffer(scan->buffer, BUFFER_LOCK_SHARE);
-	if (!PageIsNew(page))
-	{
-		OffsetNumber max;
-		OffsetNumber off;
-
-		zheap_page_check(rel, scan->block, page);
-		max = PageGetMaxOffsetNumber(page);
-		if (scan->off == InvalidOffsetNumber)
-			off = forward ? FirstOffsetNumber : max;
-		else
-			off = scan->off + (forward ? 1 : -1);
-
-		for (; off >= FirstOffsetNumber && off <= max && !cx.too_long;
-			 off += forward ? 1 : -1)
-		{
-			if (!ItemIdIsUsed(PageGetItemId(page, off)))
-				continue;
-			if (zheap_visibility_find(&cx, scan->buffer, page, scan->block,
-									  off, &scan->version))
-			{
-				scan->off = off;
-				found = true;
-				break;
-			}
-		}
-	}
-	LockBuffer(scan->buffer, BUFFER_LOCK_UNLOCK);
-	zheap_visibility_end(&cx);
-
-	if (!found && cx.too_long)
-	{
-		zheap_rollback_for_reader(rel, scan->block);
-		return judge_row(scan, direction, slot);
-	}
-	if (found)
-	{
-		ZVersion   *v = &scan->version;
-		ItemPointerData tid;
-
-		ItemPointerSet(&tid, scan->block, scan->off);
-		zheap_scan_tag_dirty(rel, scan->base.rs_snapshot, v, &tid);
-		zheap_tuple_slot_store(slot, RelationGetRelid(rel), &tid, v->data,
-							   v->len,
-							   v->writer, v->cid);
-		zheap_tuple_slot_set_unsure(slot, v->approximate, v->ended);
-	}
-	return found;
-}
-
-static bool
-next_row_single(ZScanDesc scan, ScanDirection direction,
-				TupleTableSlot *slot)
-{
-	bool		list = ScanDirectionIsForward(direction) &&
-		scan->base.rs_snapshot->snapshot_type == SNAPSHOT_DIRTY;
-
-	if (!list && scan->nquiet > 0)
-		zheap_scan_clear_rows(scan);
-	for (;;)
-	{
-		if (BufferIsValid(scan->buffer))
-		{
-			if (list)
-			{
-				if (next_quiet_row(scan, slot))
-					return true;
-				/* give the memory back, for further rows */
-				ExecClearTuple(slot);
-				list_quiet(scan);
-				if (next_quiet_row(scan, slot))
-					return true;
-			}
-			if (judge_row(scan, direction, slot))
-				return true;
-			scan_unpin(scan);
-		}
-		zheap_scan_clear_rows(scan);
-		scan->buffer = zheap_scan_next_buffer(scan, direction);
-		if (!BufferIsValid(scan->buffer))
-			return false;
-		scan->off = InvalidOffsetNumber;
-	}
-}
-
-bool
-zheap_scan_getnextslot(TableScanDesc sscan, ScanDirection direction,
-					   TupleTableSlot *slot)
-{
-	ZScanDesc	scan = (ZScanDesc) sscan;
-
-	/* the next row of the block at hand */
-	if (likely(scan->current + 1 < scan->nrows &&
-			   ScanDirectionIsForward(direction) && sscan->rs_nkeys == 0))
-	{
-		Assert(BlockNumberIsValid(scan->block) && scan->page_mode);
-		if (scan->ahead < scan->ahead_end)
-		{
-			/* the next page comes nearer while this one's rows are looked at */
-			fetch_line(scan->ahead);
-			fetch_line(scan->ahead + 64);
-			scan->ahead += 128;
-		}
-		store_row(scan, ++scan->current, slot);
-		pgstat_count_heap_getnext(sscan->rs_rd);
-		return true;
-	}
-
-	do
-	{
-		bool		found;
-
-		if (scan->page_mode)
-			found = next_row_pagemode(scan, direction, slot);
-		else
-			found = next_row_single(scan, direction, slot);
-		if (!found)
-		{
-			ExecClearTuple(slot);
-			return false;
-		}
-	} while (unlikely(sscan->rs_nkeys > 0) && !keys_match(scan, slot));
-
-	pgstat_count_heap_getnext(sscan->rs_rd);
-	return true;
 }

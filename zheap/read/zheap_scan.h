@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_scan.h
- *	  A table scan in flight.  Private to zheap_scan.c, zheap_index_fetch.c and
+ *	  A table scan in flight.  Private to zheap_scan*.c, zheap_index_fetch.c and
  *	  zheap_index_build.c.
  *
  *-------------------------------------------------------------------------
@@ -98,6 +98,9 @@ typedef struct ZScanDescData
 } ZScanDescData;
 
 typedef ZScanDescData *ZScanDesc;
+
+/* give the page up that a scan row by row has pinned */
+extern void zheap_scan_unpin(ZScanDesc scan);
 
 /*
  * Read the next block of the scan, which becomes scan->block: its buffer,
