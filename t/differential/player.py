@@ -31,7 +31,7 @@ POLL = 0.002
 LOOK = 0.012		# then ask the monitor who waits
 GRACE = 3.0		# for a statement with a lock_timeout of its own
 PATIENCE = 4.0		# for a side that waits where the other doesn't
-HANG = 40.0
+HANG = 300.0		# the machine may be busy
 
 
 class Difference(Exception):
