@@ -35,6 +35,8 @@ OBJS = \
 	undo/undo_files.o \
 	undo/undo_horizons.o \
 	undo/undo_stat.o \
+	undo/undo_log_trim.o \
+	undo/undo_log_load.o \
 	undo/undo_log.o \
 	undo/undo_frozen.o \
 	undo/undo_redo.o \

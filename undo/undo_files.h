@@ -2,7 +2,7 @@
  *
  * undo_files.h
  *	  Files and control pages of undo logs.  Private to undo_shmem.c,
- *	  undo_files.c and undo_log.c.
+ *	  undo_files.c and undo_log*.c.
  *
  *-------------------------------------------------------------------------
  */

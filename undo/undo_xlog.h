@@ -4,7 +4,7 @@
  *	  WAL records of the undo logs: main data and block references.  (Undo
  *	  records themselves go with the client's WAL records: undo_xact.c.)
  *
- * Private to undo_log.c and undo_redo.c.
+ * Private to undo_log*.c and undo_redo.c.
  *
  *-------------------------------------------------------------------------
  */
