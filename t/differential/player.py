@@ -359,14 +359,20 @@ class Player:
             (a is not None and a.is_ssi()) != (b is not None and b.is_ssi())
 
     def heap_waits_all_the_same(self, session):
-        """FOR KEY SHARE NOWAIT or SKIP LOCKED of an older version of a row whose
-        newest one is being deleted: heap locks the newer versions too, and waits
-        for each of them whatever the policy says (heap_lock_updated_tuple).  In
-        zheap nobody waits (specs/move_locks)."""
+        """Heap waits where the outcome is certain, zheap does not:
+          - for who locked a row FOR KEY SHARE before an update that has committed
+            since, though one snapshot for all statements then means 40001
+            (specs/outdated_nowait)
+          - in FOR KEY SHARE NOWAIT or SKIP LOCKED of an older version of a row
+            whose newest one is being deleted: heap locks the newer ones too, and
+            waits for each (heap_lock_updated_tuple; specs/move_locks)."""
         a = self.sides[0].links[session].outcome
+        if a is None or not self.sides[1].links[session].busy:
+            return False
         policy = re.search("FOR KEY SHARE (NOWAIT|SKIP LOCKED)", self.sent[session])
-        return policy is not None and self.sides[1].links[session].busy and \
-            a is not None and a.code == ("55P03" if policy[1] == "NOWAIT" else None)
+        return (a.code == "40001" and "concurrent update" in a.message) or (
+            policy is not None and
+            a.code == ("55P03" if policy[1] == "NOWAIT" else None))
 
     def describe(self, n, waits):
         side = self.sides[n]
