@@ -155,6 +155,28 @@ ok( $node->poll_query_until('postgres',
 	'autovacuum of the toast table');
 is($node->safe_psql('postgres', "SELECT autovacuum_count FROM pg_stat_all_tables WHERE relname = 'z'"), '0', 'not of the table');
 
+# --- ANALYZE; of a toast table it is refused
+same('ANALYZE', q{
+CREATE TABLE @2 (id int PRIMARY KEY, t text, b bytea, n text);
+INSERT INTO @2 SELECT g, val(g % 20, 900 + g % 20 * 300), convert_to(easy(g, 100 * g), 'UTF8'),
+	CASE WHEN g % 3 = 0 THEN easy(7, 200000) END FROM generate_series(1, 200) g;
+DELETE FROM @2 WHERE id % 10 = 0;
+ANALYZE @2;
+SELECT attname, null_frac, avg_width, n_distinct, most_common_vals, most_common_freqs
+	FROM pg_stats WHERE tablename = '@2' ORDER BY attname;
+SELECT reltuples FROM pg_class WHERE relname = '@2'});
+my %told;
+for my $am (@am)
+{
+	my $toast = $node->safe_psql('postgres', "SELECT relname FROM pg_class WHERE oid = toast_of('$table{$am}2')");
+	my $before = $node->safe_psql('postgres', "SELECT reltuples, relpages FROM pg_class WHERE relname = '$toast'");
+	my ($rc, $out, $err) = $node->psql('postgres', "ANALYZE pg_toast.$toast");
+	$told{$am} = "$rc " . $err =~ s/$toast/toast table/gr;
+	is($node->safe_psql('postgres', "SELECT reltuples, relpages FROM pg_class WHERE relname = '$toast'"), $before, "$am: ANALYZE of a toast table does nothing");
+}
+like($told{heap}, qr/WARNING:  skipping/, 'and says so');
+is($told{zheap}, $told{heap}, 'as with heap');
+
 # --- pg_dump
 my $dump = PostgreSQL::Test::Utils::tempdir() . '/dump.sql';
 $node->command_ok([ 'pg_dump', '-f', $dump, '-d', $node->connstr('postgres') ], 'pg_dump');

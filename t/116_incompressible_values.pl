@@ -136,6 +136,27 @@ UPDATE @ SET t = overlay(t PLACING 'old' FROM 100), b = overlay(b PLACING '\\x00
 	$old->quit;
 }
 
+# --- read for the first time after a checkpoint: nothing is logged for that
+same('fresh values', q{
+CREATE TABLE @8 (id int PRIMARY KEY, b bytea);
+INSERT INTO @8 SELECT g, bin(g, 20000) FROM generate_series(1, 20) g;
+SELECT count(*) FROM @8});
+my $before = session($node);	# keeps their writers from being visible to all
+ask($before, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM h8');
+$node->safe_psql('postgres', "UPDATE $_ SET b = bin(-id, 20000)") for qw(h8 z8);
+$node->safe_psql('postgres', 'CHECKPOINT');
+my $lsn = wal_position($node);
+same('they are read', 'SELECT id, md5(b) FROM @8 ORDER BY id');
+$node->safe_psql('postgres', 'SELECT pg_current_xact_id()');
+my $wal = wal_since($node, $lsn);
+like($wal, qr/Transaction.*COMMIT/, 'WAL is flushed');
+for my $am (qw(heap zheap))
+{
+	my $file = $node->safe_psql('postgres', "SELECT pg_relation_filenode(reltoastrelid) FROM pg_class WHERE relname = '$table{$am}8'");
+	unlike($wal, qr{rel \d+/\d+/$file\b}, "$am: no image of a page of chunks");
+}
+finish_session($before);
+
 # --- killed, decoded
 $node->append_conf('postgresql.conf', 'wal_level = logical');
 $node->stop('immediate');

@@ -75,6 +75,30 @@ oldest_needed(bool connected)
 	return undo_log_fxid_from_xid(xid);
 }
 
+/*
+ * Move pos over pages of which the scan's marks tell that the horizon has passed
+ * them: nothing of them is read.  Pages from limit on stay.
+ */
+static void
+pass_marked_pages(DiscardPlan *plan, UndoPagePos *pos, uint64 limit,
+				  Fxid horizon)
+{
+	const UndoLogScan *scan = plan->scan;
+
+	for (int i = 0; i < scan->nmarks; i++)
+	{
+		const UndoScanMark *mark = &scan->marks[i];
+
+		if (mark->last >= horizon || mark->end_seq >= limit)
+			break;
+		if (mark->end_seq < pos->seq)
+			continue;
+		pos->seq = mark->end_seq + 1;
+		pos->block = mark->next;
+		plan->max_discarded = mark->last;
+	}
+}
+
 /* how far the head of a scanned log may move */
 static void
 plan_log(DiscardPlan *plan, Fxid horizon)
@@ -96,6 +120,7 @@ plan_log(DiscardPlan *plan, Fxid horizon)
 	if (scan->nranges > 0)
 		limit = scan->ranges[0].first.seq;
 
+	pass_marked_pages(plan, &pos, limit, horizon);
 	while (pos.seq < limit)
 	{
 		Fxid		max_fxid;

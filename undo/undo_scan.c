@@ -216,27 +216,27 @@ undo_scan_forget(UndoLogScan *scan)
 
 /*
  * The page at the cursor is full.  When there is no room for another mark two
- * and two are joined.
+ * and two are joined: marks of late pages are close to each other.
  */
 static void
-note_page(UndoLogScan *scan, Fxid max_fxid)
+note_page(UndoLogScan *scan, const UndoPageFindings *findings)
 {
 	UndoScanMark *last = scan->nmarks == 0 ? NULL :
 		&scan->marks[scan->nmarks - 1];
 
-	if (last != NULL && max_fxid <= last->last)
+	if (last == NULL || findings->max_fxid > last->last)
 	{
-		last->end_seq = scan->cursor.seq;
-		return;
+		if (scan->nmarks == UNDO_SCAN_MARKS)
+		{
+			scan->nmarks /= 2;
+			for (int i = 0; i < scan->nmarks; i++)
+				scan->marks[i] = scan->marks[2 * i + 1];
+		}
+		last = &scan->marks[scan->nmarks++];
+		last->last = findings->max_fxid;
 	}
-	if (scan->nmarks == UNDO_SCAN_MARKS)
-	{
-		scan->nmarks /= 2;
-		for (int i = 0; i < scan->nmarks; i++)
-			scan->marks[i] = scan->marks[2 * i + 1];
-	}
-	scan->marks[scan->nmarks].end_seq = scan->cursor.seq;
-	scan->marks[scan->nmarks++].last = max_fxid;
+	last->end_seq = scan->cursor.seq;
+	last->next = findings->next;
 }
 
 /*
@@ -643,7 +643,7 @@ scan_log_once(const UndoLogRef *ref, UndoLogScan *scan,
 				   first_offset(scan, &scan->cursor), context, &findings);
 		if (!undo_scan_is_final(&findings))
 			add_open_page(scan, &scan->cursor, &findings);
-		note_page(scan, findings.max_fxid);
+		note_page(scan, &findings);
 		undo_scan_step(&scan->cursor, page.data);
 	}
 

@@ -57,10 +57,12 @@ typedef struct UndoRangeArray
 /*
  * Pages up to one with this sequence number that the head can pass when the
  * horizon has passed "last": the latest writer on them or on one before.
+ * "next" is where the page behind them was, as undo_scan_step() would tell.
  */
 typedef struct UndoScanMark
 {
 	uint64		end_seq;
+	BlockNumber next;
 	Fxid		last;
 } UndoScanMark;
 
@@ -84,7 +86,7 @@ typedef struct UndoLogScan
 	UndoRangeArray room;		/* where they are */
 	UndoRangeArray spare;		/* where they were before the last scan */
 	uint32		turn;			/* of mixed ranges */
-	/* of the pages before the cursor, for views */
+	/* of the pages before the cursor */
 	int			nmarks;
 	UndoScanMark marks[UNDO_SCAN_MARKS];
 } UndoLogScan;

@@ -578,8 +578,9 @@ find_version(ZReadContext *cx, Buffer buffer, Page page, BlockNumber block,
 
 		if (type == SNAPSHOT_MVCC)
 			status = mvcc_status(cx, walk, buffer);
-		else
-			status = zheap_walk_status(walk, buffer);
+		else					/* chunks are read without a trace */
+			status = zheap_walk_status(walk, type == SNAPSHOT_TOAST ?
+									   InvalidBuffer : buffer);
 		verdict = judge_owner(type, status);
 
 		if (verdict == VERDICT_ACCEPT)

@@ -322,6 +322,14 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	}
 	result->nreclaimed = nnormal - count_normal(page);
 	zheap_page_note_stubs(page);
+
+	/*
+	 * DEAD pointers give a writer no room while indexes have entries of them.
+	 * So it doesn't read the chain, which under an old snapshot is long,
+	 * cold, and needed; it only ends one that nobody needs.
+	 */
+	if (options == 0)
+		prune->walk.budget = 0;
 	prune_spilled(prune, result);
 
 	if (options & ZPRUNE_NO_INDEXES)
