@@ -16,6 +16,7 @@ from .server import Side
 from .work_documents import documents
 from .work_instructions import instructions
 from .work_keyed import keyed
+from .work_many import many
 from .work_own import own_changes
 from .work_pgbench import (bloat, hot_row, logical, long_run, one_page,
                            pgbench, queue, recovery, small_cache, updates)
@@ -52,6 +53,9 @@ WORKLOADS = [
     Workload("small-cache", small_cache,
              "simple-update, shared_buffers a tenth of the table"),
     Workload("long", long_run, "simple-update out of memory, if asked for", 2,
+             asked=True),
+    Workload("many-clients", many,
+             "64 and 200 clients, what they wait for, if asked for", 1,
              asked=True),
     Workload("tpch", tpch, "TPC-H Q1, Q6, Q14"),
     Workload("instructions", instructions,
@@ -110,7 +114,7 @@ def settings(quick: bool, given: str) -> dict[str, str]:
         "max_wal_size": "20GB",
         "checkpoint_timeout": "30min",
         "synchronous_commit": "off",
-        "max_connections": "100",
+        "max_connections": "250",
         "track_io_timing": "off",
     }
     if quick:

@@ -185,9 +185,10 @@ def sizes_probe(side: Side, table: str, index: str | None):
 
 
 class Disk:
-    """Bytes that a server's processes read from and wrote to storage, by
-    /proc: what the caches of server and system did not save.  Ended processes
-    count with what they had done when they were last looked at."""
+    """Bytes that a server's processes read from storage and wrote to files, by
+    /proc.  Not write_bytes: where the kernel keeps files in large folios, each
+    page written counts there as all of its folio.  Ended processes count with
+    what they had done when they were last looked at."""
 
     def __init__(self, side: Side):
         self._side = side
@@ -202,7 +203,7 @@ class Disk:
             except OSError:
                 continue
             self._last[pid] = (int(found["read_bytes"]),
-                               int(found["write_bytes"]))
+                               int(found["wchar"]))
         return (sum(r for r, _ in self._last.values()),
                 sum(w for _, w in self._last.values()))
 
