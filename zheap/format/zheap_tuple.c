@@ -570,13 +570,14 @@ leading_values(const char *tuple, int n)
 
 /*
  * The frequent case without deforming: all attributes asked for are among the
- * leading columns of fixed length, none of these is null, and not a byte of
- * them differs.
+ * leading columns of fixed length, of which none is null.  *changed are those
+ * that differ.
  */
 static bool
-leading_attrs_are_same(TupleDesc desc, Bitmapset *attrs,
-					   const char *oldtuple, uint16 oldlen,
-					   const char *newtuple, uint16 newlen)
+compare_leading_attrs(TupleDesc desc, Bitmapset *attrs,
+					  const char *oldtuple, uint16 oldlen,
+					  const char *newtuple, uint16 newlen,
+					  Bitmapset **changed)
 {
 	const char *old;
 	const char *new;
@@ -600,8 +601,23 @@ leading_attrs_are_same(TupleDesc desc, Bitmapset *attrs,
 			return false;
 		size += TupleDescAttr(desc, i)->attlen;
 	}
-	return old + size <= oldtuple + oldlen &&
-		new + size <= newtuple + newlen && memcmp(old, new, size) == 0;
+	if (old + size > oldtuple + oldlen || new + size > newtuple + newlen)
+		return false;
+
+	*changed = NULL;
+	if (memcmp(old, new, size) == 0)
+		return true;
+	for (int attnum = 1; attnum <= last; attnum++)
+	{
+		int			attlen = TupleDescAttr(desc, attnum - 1)->attlen;
+
+		member = attnum - FirstLowInvalidHeapAttributeNumber;
+		if (memcmp(old, new, attlen) != 0 && bms_is_member(member, attrs))
+			*changed = bms_add_member(*changed, member);
+		old += attlen;
+		new += attlen;
+	}
+	return true;
 }
 
 Bitmapset *
@@ -617,9 +633,9 @@ zheap_tuple_changed_attrs(Relation rel, Bitmapset *attrs,
 	int			i;
 
 	if (bms_is_empty(attrs) ||
-		leading_attrs_are_same(desc, attrs, oldtuple, oldlen, newtuple,
-							   newlen))
-		return NULL;
+		compare_leading_attrs(desc, attrs, oldtuple, oldlen, newtuple, newlen,
+							  &result))
+		return result;
 
 	for (i = 0; i < 2; i++)
 	{

@@ -820,13 +820,18 @@ typedef struct EntryGroup
 	int			promising;		/* so many does the index AM expect to be dead */
 } EntryGroup;
 
+/* by TID; index pages have hundreds */
 static int
 compare_entries(const void *a, const void *b)
 {
-	return ItemPointerCompare(unconstify(ItemPointerData *,
-										 &((const TM_IndexDelete *) a)->tid),
-							  unconstify(ItemPointerData *,
-										 &((const TM_IndexDelete *) b)->tid));
+	const ItemPointerData *ta = &((const TM_IndexDelete *) a)->tid;
+	const ItemPointerData *tb = &((const TM_IndexDelete *) b)->tid;
+	uint64		ka = (uint64) BlockIdGetBlockNumber(&ta->ip_blkid) << 16 |
+		ta->ip_posid;
+	uint64		kb = (uint64) BlockIdGetBlockNumber(&tb->ip_blkid) << 16 |
+		tb->ip_posid;
+
+	return ka < kb ? -1 : ka > kb;
 }
 
 /*
