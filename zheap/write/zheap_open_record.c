@@ -26,6 +26,7 @@
  */
 ZOpenRecord zheap_open_record_last;
 static ZOpenRanges last_ranges;
+static bool last_is_kept = false;	/* among the others, too */
 
 /*
  * Records of that kind without ranges, on pages of other tables: a command that
@@ -63,7 +64,7 @@ keep_last(Relation rel, Fxid fxid, CommandId cid)
 	ZOpenRecord *set;
 	ZOpenRecord *place;
 
-	if (!UndoRecPtrIsValid(last->urp) || last_ranges.n > 0 ||
+	if (last_is_kept || !UndoRecPtrIsValid(last->urp) || last_ranges.n > 0 ||
 		last->fxid != fxid || last->cid != cid ||
 		RelFileLocatorEquals(last->locator, rel->rd_locator))
 		return;
@@ -102,14 +103,16 @@ zheap_open_record_recall(Relation rel, BlockNumber block, Fxid fxid,
 	set = open_set(rel->rd_locator, block);
 	for (int i = 0; i < OPEN_SET; i++)
 	{
-		ZOpenRecord found = set[i];
+		ZOpenRecord found;
 
-		if (found.fxid != fxid || found.cid != cid ||
-			!is_open_there(&found, rel->rd_locator, block))
+		if (!is_open_there(&set[i], rel->rd_locator, block) ||
+			set[i].fxid != fxid || set[i].cid != cid)
 			continue;
+		found = set[i];
 		keep_last(rel, fxid, cid);
 		*last = found;
 		last_ranges.n = 0;
+		last_is_kept = true;
 		zheap_buffer_note(rel, block, found.buffer);
 		return true;
 	}
@@ -138,6 +141,7 @@ zheap_open_record_note(Relation rel, Buffer buffer, UndoRecPtr urp, Fxid fxid,
 	zheap_xact_slot_note_record(&zheap_open_record_last, rel,
 								BufferGetBlockNumber(buffer), urp, fxid, cid);
 	zheap_open_record_last.buffer = buffer;
+	last_is_kept = false;
 	last_ranges.n = ranges->n;
 	memcpy(last_ranges.first, ranges->first,
 		   ranges->n * sizeof(OffsetNumber));
