@@ -54,6 +54,7 @@ OBJS = \
 	undo/undo_launcher.o \
 	undo/undo_drain.o \
 	zheap/format/zheap_page.o \
+	zheap/format/zheap_page_problem.o \
 	zheap/format/zheap_delta.o \
 	zheap/format/zheap_tuple.o \
 	zheap/format/zheap_tuple_slot.o \
