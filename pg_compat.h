@@ -33,6 +33,8 @@
  */
 #if PG_VERSION_NUM >= 180000
 
+#include "storage/aio.h"
+#include "storage/aio_internal.h"
 #include "storage/aio_subsys.h"
 
 #else
@@ -251,9 +253,19 @@ typedef bool TU_UpdateIndexes;
 	slist_container(RegisteredBgWorker, rw_lnode, (iter).cur)
 #endif
 
-/* reads in flight that an error left behind; before UnlockBuffers() */
+/*
+ * Reads in flight that an error left behind; before UnlockBuffers().  Of a read
+ * that wasn't begun core leaves the handle to the resource owner, which is
+ * released after the callbacks of an abort; until then no other is given out.
+ */
 #if PG_VERSION_NUM >= 180000
-#define reads_error_cleanup()			pgaio_error_cleanup()
+static inline void
+reads_error_cleanup(void)
+{
+	pgaio_error_cleanup();
+	if (pgaio_my_backend->handed_out_io != NULL)
+		pgaio_io_release(pgaio_my_backend->handed_out_io);
+}
 #elif PG_VERSION_NUM >= 160000
 #define reads_error_cleanup()			((void) 0)
 #else

@@ -481,6 +481,7 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 	PG_TRY();
 	{
 		error_context_stack = NULL;
+		reads_error_cleanup();
 		workcontext = AllocSetContextCreate(saved.context,
 											"undo foreground rollback",
 											ALLOCSET_SMALL_SIZES);
