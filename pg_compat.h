@@ -132,7 +132,6 @@ get_toast_snapshot(void)
 
 /* the process that had a virtual transaction's number; may have another now */
 #define CompatVxidProc(vxid)			BackendIdGetProc((vxid).backendId)
-#define CompatLockHeldByMe(tag, mode)	LockOrStrongerHeldByMe(tag, mode)
 #define CompatProcLxid(proc)			((proc)->lxid)
 
 /* tuple slots aren't asked whose row they hold */
@@ -157,7 +156,6 @@ get_toast_snapshot(void)
 #define smgr_forget_relation(rel)		RelationCloseSmgr(rel)
 #define OldSnapshotThresholdActive()	false
 #define CompatVxidProc(vxid)			ProcNumberGetProc((vxid).procNumber)
-#define CompatLockHeldByMe(tag, mode)	LockHeldByMe(tag, mode, true)
 #define CompatProcLxid(proc)			((proc)->vxid.lxid)
 
 #if PG_VERSION_NUM < 180000
@@ -270,15 +268,6 @@ reads_error_cleanup(void)
 #define reads_error_cleanup()			((void) 0)
 #else
 #define reads_error_cleanup()			AbortBufferIO()
-#endif
-
-/* a heavyweight lock, if it is to be had without waiting and nothing be said */
-#if PG_VERSION_NUM >= 180000
-#define CompatLockAcquireQuietly(tag, mode) \
-	LockAcquireExtended(tag, mode, false, true, false, NULL, false)
-#else
-#define CompatLockAcquireQuietly(tag, mode) \
-	LockAcquireExtended(tag, mode, false, true, false, NULL)
 #endif
 
 #endif							/* ZHEAP_PG_COMPAT_H */

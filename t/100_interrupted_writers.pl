@@ -27,7 +27,7 @@ INSERT INTO t SELECT g, 0 FROM generate_series(1, 5) g;});
 my $many = 'DO $$ BEGIN FOR i IN 1..6000 LOOP UPDATE t SET b = i WHERE a = 2; END LOOP; END $$;';
 
 my $other = session($node);
-ask($other, "BEGIN; SELECT FROM t WHERE a = 1 FOR SHARE; $many");
+ask($other, "BEGIN; SELECT FROM t WHERE a = 1 FOR KEY SHARE; $many");
 interrupt_walk($node, 'who looks for lockers', qr/could not obtain lock on row/,
 	go => sub { send_sql($_[0], 'SELECT b FROM t WHERE a = 1 FOR UPDATE NOWAIT') });
 ask($other, 'ROLLBACK');

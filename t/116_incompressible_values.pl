@@ -147,7 +147,7 @@ $node->safe_psql('postgres', "UPDATE $_ SET b = bin(-id, 20000)") for qw(h8 z8);
 $node->safe_psql('postgres', 'CHECKPOINT');
 my $lsn = wal_position($node);
 same('they are read', 'SELECT id, md5(b) FROM @8 ORDER BY id');
-$node->safe_psql('postgres', 'SELECT pg_current_xact_id()');
+$node->safe_psql('postgres', q{SELECT pg_logical_emit_message(true, 'flushed', '')});
 my $wal = wal_since($node, $lsn);
 like($wal, qr/Transaction.*COMMIT/, 'WAL is flushed');
 for my $am (qw(heap zheap))

@@ -392,23 +392,6 @@ row_judge_lockers(ZRowWrite *w, Fxid *wait_for)
 }
 
 /*
- * Lockers without an xact slot hold the row's overflow lock.  Must I wait for it?
- * Whoever takes it looks at the row once more, with the page locked, so who
- * hasn't got it by now will see what I do.
- */
-static bool
-row_wants_overflow_lock(ZRowWrite *w)
-{
-	uint16		f = w->header.flags2;
-
-	return (f & ZH_HW_LOCKED) != 0 &&
-		!(w->held.overflow && w->held.overflow_mode >= w->mode) &&
-		zheap_lockers_modes_conflict(w->mode, (LockTupleMode)
-									 ((f & ZH_MODE_MASK) >> ZH_MODE_SHIFT)) &&
-		zheap_row_overflow_is_foreign(w);
-}
-
-/*
  * Must the row's origins be looked at?  Nobody but FOR KEY SHARE can be alive
  * there; a change wants to know whom the new version has to name.
  */
@@ -450,8 +433,6 @@ row_normalise(ZRowWrite *w)
 {
 	ZTupleHeader *h = &w->header;
 
-	if (w->found.unheld)
-		h->flags2 &= ~ZH_HW_LOCKED;
 	if (w->lockers.foreign_live || w->lockers.own_live)
 		return;
 	if (h->flags2 & ZH_LOCK_ONLY)
@@ -575,7 +556,6 @@ row_look(ZRowWrite *w, TM_Result *result)
 
 	w->found.moved_on = false;
 	w->found.lock_suffices = false;
-	w->found.unheld = false;
 	w->choice.id = 0;
 	memset(&w->top, 0, sizeof(w->top));
 	memset(&w->failure, 0, sizeof(w->failure));
@@ -730,6 +710,7 @@ static RowStep
 row_try(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 {
 	RowStep		step;
+	LockTupleMode overflow_mode;
 
 	step = row_look(w, result);
 	if (step != ROW_TAKEN)
@@ -783,14 +764,12 @@ row_try(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 		return ROW_TAKEN;
 	}
 
-	if (row_wants_overflow_lock(w))
+	/* lockers that got no xact slot hold the tag */
+	overflow_mode = w->mode;
+	if ((w->header.flags2 & ZH_HW_LOCKED) &&
+		!(w->held.overflow && w->held.overflow_mode >= overflow_mode))
 		return ROW_GET_TAG;
-	if (w->wish.lock_only && !w->wish.later && !w->found.moved_on &&
-		w->mode == LockTupleKeyShare && zheap_row_take_light(w))
-	{
-		row_normalise(w);
-		return ROW_TAKEN;
-	}
+
 	return row_reserve(w, wait_for);
 }
 
@@ -815,11 +794,9 @@ zheap_row_take(ZRowWrite *w)
 		switch (row_try(w, &result, &wait_for))
 		{
 			case ROW_TAKEN:
-				w->held.loose = false;
 				return TM_Ok;
 			case ROW_REFUSED:
 				Assert(result != TM_Ok);
-				w->held.loose = false;
 				return result;
 			case ROW_WAIT:
 				result = zheap_row_wait_for(w, wait_for);
@@ -829,7 +806,6 @@ zheap_row_take(ZRowWrite *w)
 				break;
 			case ROW_GET_TAG:
 				result = zheap_row_take_overflow_lock(w);
-				w->held.loose = result == TM_Ok;
 				break;
 			case ROW_SCAN_ORIGINS:
 				zheap_row_unlock(w);

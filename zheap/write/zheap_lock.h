@@ -80,8 +80,6 @@ typedef struct ZRowFound
 	bool		lock_suffices;	/* the transaction holds a lock or change that
 								 * is enough */
 	bool		no_xact_slot;	/* for this lock: take the overflow lock */
-	bool		unheld;			/* nobody holds the overflow lock, although
-								 * the header says HW_LOCKED */
 } ZRowFound;
 
 /* what the backend holds, to be given back */
@@ -93,8 +91,6 @@ typedef struct ZRowHeld
 	LockTupleMode queue_mode;
 	bool		overflow;		/* the overflow lock (HW_LOCKED), ... */
 	LockTupleMode overflow_mode;
-	bool		loose;			/* ... to be given back before a wait */
-	bool		light;			/* FOR KEY SHARE, by the overflow lock alone */
 } ZRowHeld;
 
 typedef struct ZRowWrite
@@ -167,26 +163,9 @@ extern void zheap_lockers_overflow_tag(LOCKTAG *tag, Relation rel,
 									   BlockNumber block, OffsetNumber off);
 extern Fxid zheap_lockers_overflow_holder(Relation rel, BlockNumber block,
 										  OffsetNumber off);
-extern bool zheap_lockers_overflow_is_held(Relation rel, BlockNumber block,
-										   OffsetNumber off, LOCKMODE mode);
 
 /* give the pages up, take the overflow lock; TM_Ok or TM_WouldBlock */
 extern TM_Result zheap_row_take_overflow_lock(ZRowWrite *w);
-
-/* page locked: does another transaction hold one that excludes w's mode? */
-extern bool zheap_row_overflow_is_foreign(ZRowWrite *w);
-
-/*
- * FOR KEY SHARE, page locked: take the overflow lock, if it is to be had at
- * once and the transaction hasn't too many.
- */
-extern bool zheap_row_take_light(ZRowWrite *w);
-
-/*
- * Give the overflow lock back if it is loose.  Who kept it while waiting for a
- * transaction could be in the way of that one.
- */
-extern void zheap_row_drop_loose(ZRowWrite *w);
 
 /* zheap_lock.c */
 extern TM_Result zheap_row_take(ZRowWrite *w);
@@ -219,7 +198,6 @@ extern UndoRecPtr zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 extern void zheap_row_write_lock(ZRowWrite *w);
 
 /* zheap_lockers.c */
-extern bool zheap_lockers_modes_conflict(LockTupleMode a, LockTupleMode b);
 extern bool zheap_lockers_find(ZReadContext *cx, Page page, BlockNumber block,
 							   OffsetNumber off, LockTupleMode want,
 							   const ZOrigin *origin, ZLockers *lockers);

@@ -47,8 +47,8 @@
 #include "zheap/write/zheap_lock.h"
 
 /* do two modes exclude each other; the relation is monotonous in both */
-bool
-zheap_lockers_modes_conflict(LockTupleMode a, LockTupleMode b)
+static bool
+modes_conflict(LockTupleMode a, LockTupleMode b)
 {
 	switch (a)
 	{
@@ -85,7 +85,7 @@ note_lock(ZLockers *lockers, LockTupleMode want, Fxid fxid, bool own,
 	lockers->foreign_live = true;
 	lockers->newest = Max(lockers->newest, fxid);
 	if (lockers->conflict == InvalidFxid &&
-		zheap_lockers_modes_conflict(want, mode))
+		modes_conflict(want, mode))
 		lockers->conflict = fxid;
 }
 
@@ -245,15 +245,12 @@ static TransactionId
 xid_of_virtual(VirtualTransactionId vxid)
 {
 	PGPROC	   *proc = CompatVxidProc(vxid);
-	TransactionId xid = InvalidTransactionId;
 	bool		more;
 
 	/* a word that the process itself writes, seldom */
 	if (proc != NULL && CompatProcLxid(proc) == vxid.localTransactionId)
-		xid = *(volatile TransactionId *) &proc->xid;
-	/* if it is gone, the transaction ended or has just been prepared */
-	return TransactionIdIsValid(xid) ? xid :
-		TwoPhaseGetXidByVirtualXID(vxid, &more);
+		return *(volatile TransactionId *) &proc->xid;
+	return TwoPhaseGetXidByVirtualXID(vxid, &more);
 }
 
 void
@@ -289,7 +286,6 @@ note_holders(const LOCKTAG *tag, LOCKMODE mode, Fxid newest,
 		if (fxid <= newest)
 			note_lock(lockers, want, fxid, false, LockTupleKeyShare);
 	}
-	pfree(vxids);
 }
 
 /*
@@ -377,22 +373,6 @@ zheap_lockers_overflow_holder(Relation rel, BlockNumber block,
 	note_holders(&tag, AccessExclusiveLock, PG_UINT64_MAX,
 				 LockTupleKeyShare, &lockers);
 	return lockers.foreign;
-}
-
-/*
- * Does another transaction hold it in a mode that conflicts with this one?
- * The same is true of that.
- */
-bool
-zheap_lockers_overflow_is_held(Relation rel, BlockNumber block,
-							   OffsetNumber off, LOCKMODE mode)
-{
-	LOCKTAG		tag;
-	int			n;
-
-	zheap_lockers_overflow_tag(&tag, rel, block, off);
-	pfree(GetLockConflicts(&tag, mode, &n));
-	return n > 0;
 }
 
 /*

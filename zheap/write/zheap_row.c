@@ -12,12 +12,9 @@
 
 #include "access/visibilitymap.h"
 #include "access/xact.h"
-#include "catalog/pg_class.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
-#include "utils/rel.h"
-#include "utils/resowner.h"
 
 #include "undo/undo_debug.h"
 #include "zheap/history/zheap_stat.h"
@@ -337,16 +334,6 @@ row_not_available(ZRowWrite *w)
 					RelationGetRelationName(w->rel))));
 }
 
-/* Have I the row's overflow lock, in any mode? */
-static bool
-row_has_overflow_lock(const ZRowWrite *w)
-{
-	LOCKTAG		tag;
-
-	zheap_lockers_overflow_tag(&tag, w->rel, w->block, w->off);
-	return CompatLockHeldByMe(&tag, AccessShareLock);
-}
-
 /*
  * Queue for the row, so that waiters get it in turn.  A transaction that
  * already has some lock on the row does not queue: it would wait for those
@@ -358,7 +345,7 @@ row_queue(ZRowWrite *w)
 	LOCKMODE	heavy = heavy_mode[w->mode];
 
 	if (w->held.queue || w->lockers.own_live || w->origins.own_live ||
-		w->top.status == ZXACT_CURRENT || row_has_overflow_lock(w))
+		w->top.status == ZXACT_CURRENT)
 		return true;
 
 	UNDO_ERROR_POINT("before-wait");
@@ -385,7 +372,6 @@ zheap_row_wait_for(ZRowWrite *w, Fxid fxid)
 	TransactionId xid = XidFromFxid(fxid);
 
 	zheap_row_unlock(w);
-	zheap_row_drop_loose(w);
 	w->origins.known = false;
 	w->waited_for = fxid;
 	w->failure.ctid = w->tid;
@@ -412,7 +398,6 @@ void
 zheap_row_wait_xact_slot(ZRowWrite *w, Fxid fxid)
 {
 	zheap_row_unlock(w);
-	zheap_row_drop_loose(w);
 	zheap_stat_count(w->rel, ZSTAT_XACT_SLOT_WAITS, 1);
 	XactLockTableWait(XidFromFxid(fxid), w->rel, &w->tid, w->oper);
 	UNDO_ERROR_POINT("waited-for-slot");
@@ -427,19 +412,13 @@ TM_Result
 zheap_row_take_overflow_lock(ZRowWrite *w)
 {
 	LockTupleMode mode = w->mode;
-	ResourceOwner owner = CurrentResourceOwner;
-	LockAcquireResult acquired;
 	LOCKTAG		tag;
 
 	zheap_row_unlock(w);
 	zheap_lockers_overflow_tag(&tag, w->rel, w->block, w->off);
 
-	/* not the cursor's: that may fail, and its locks go, in a savepoint */
-	CurrentResourceOwner = CurTransactionResourceOwner;
-	acquired = LockAcquire(&tag, heavy_mode[mode], false,
-						   w->policy != LockWaitBlock);
-	CurrentResourceOwner = owner;
-	if (acquired == LOCKACQUIRE_NOT_AVAIL)
+	if (LockAcquire(&tag, heavy_mode[mode], false,
+					w->policy != LockWaitBlock) == LOCKACQUIRE_NOT_AVAIL)
 	{
 		if (w->policy == LockWaitError)
 			row_not_available(w);
@@ -448,76 +427,4 @@ zheap_row_take_overflow_lock(ZRowWrite *w)
 	w->held.overflow = true;
 	w->held.overflow_mode = mode;
 	return TM_Ok;
-}
-
-bool
-zheap_row_overflow_is_foreign(ZRowWrite *w)
-{
-	if (zheap_lockers_overflow_is_held(w->rel, w->block, w->off,
-									   heavy_mode[w->mode]))
-		return true;
-	w->found.unheld = w->mode == LockTupleExclusive &&
-		!row_has_overflow_lock(w);
-	return false;
-}
-
-/*
- * A transaction takes so many of these, of the lock table's room that it may
- * use; further locks are records in undo.  So are those of savepoints:
- * at an origin, whoever waits for the overflow lock's holder waits for all of
- * the transaction (zheap_lockers.c).
- */
-#define LIGHT_MAX	UNDO_KNOB("light-locks", Max(max_locks_per_xact / 8, 1), 0, 8)
-
-bool
-zheap_row_take_light(ZRowWrite *w)
-{
-	static Fxid taken_by = InvalidFxid;
-	static int	taken = 0;
-	static LOCKTAG last;		/* taken last, held to the end of taken_by */
-	Fxid		top = U64FromFullTransactionId(GetTopFullTransactionIdIfAny());
-	ResourceOwner owner = CurrentResourceOwner;
-	LockAcquireResult acquired;
-	LOCKTAG		tag;
-
-	Assert(w->mode == LockTupleKeyShare && w->held.pages);
-	if (w->rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
-		GetCurrentTransactionNestLevel() > 1)
-		return false;
-	if (top != taken_by)
-	{
-		taken_by = top;
-		taken = 0;
-		memset(&last, 0, sizeof(last));
-	}
-	zheap_lockers_overflow_tag(&tag, w->rel, w->block, w->off);
-	if (memcmp(&tag, &last, sizeof(tag)) == 0)
-		return w->held.light = true;
-	if (taken >= LIGHT_MAX && !CompatLockHeldByMe(&tag, AccessShareLock))
-		return false;
-	CurrentResourceOwner = CurTransactionResourceOwner;
-	acquired = CompatLockAcquireQuietly(&tag, heavy_mode[w->mode]);
-	CurrentResourceOwner = owner;
-	if (acquired == LOCKACQUIRE_NOT_AVAIL)
-		return false;
-	if (acquired == LOCKACQUIRE_OK)
-		taken++;
-	last = tag;
-	return w->held.light = true;
-}
-
-void
-zheap_row_drop_loose(ZRowWrite *w)
-{
-	ResourceOwner owner = CurrentResourceOwner;
-	LOCKTAG		tag;
-
-	if (!w->held.loose)
-		return;
-	zheap_lockers_overflow_tag(&tag, w->rel, w->block, w->off);
-	CurrentResourceOwner = CurTransactionResourceOwner;
-	(void) LockRelease(&tag, heavy_mode[w->held.overflow_mode], false);
-	CurrentResourceOwner = owner;
-	w->held.overflow = false;
-	w->held.loose = false;
 }

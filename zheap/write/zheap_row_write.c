@@ -152,7 +152,7 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	char		packed[ZCHANGE_MAX_HEAD];
 	uint16		packed_len;
 
-	Assert(w->held.pages && (w->choice.id != 0 || u == NULL));
+	Assert(w->held.pages && w->choice.id != 0);
 	Assert((info == XLOG_ZHEAP_UPDATE) == (tuple != NULL));
 	Assert(u != NULL || w->choice.tenure == ZTENURE_CONTINUE);
 
@@ -282,30 +282,6 @@ row_mark_overflow(ZRowWrite *w)
 	zheap_delta_finish(&delta, InvalidFxid);
 }
 
-/* the same for FOR KEY SHARE, which most often finds it said */
-static void
-row_mark_light(ZRowWrite *w)
-{
-	ZTupleHeader present;
-	ZTupleHeader h = w->header;
-
-	zheap_header_get((char *) PageGetItem(w->page,
-										  PageGetItemId(w->page, w->off)),
-					 &present);
-	Assert(!ZHeaderIsEnded(&present) && w->mode == LockTupleKeyShare);
-	if ((h.flags2 & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED | ZH_HW_LOCKED)) == 0)
-		h.flags2 &= ~ZH_MODE_MASK;
-	h.flags2 |= ZH_HW_LOCKED;
-	if (h.slot == present.slot && h.flags2 == present.flags2)
-		return;
-
-	/* the row's own xact slot, or none: it isn't taken */
-	memset(&w->choice, 0, sizeof(ZXactSlotChoice));
-	w->choice.id = h.slot;
-	w->choice.tenure = ZTENURE_CONTINUE;
-	zheap_row_write(w, XLOG_ZHEAP_LOCK, NULL, &h, NULL, 0);
-}
-
 /*
  * LOCK_ONLY, the cheap form, only on an all-visible version without other
  * lockers.  A stronger lock of mine replaces my LOCK_ONLY; rolled back, the
@@ -325,10 +301,7 @@ zheap_row_write_lock(ZRowWrite *w)
 		return;
 	if (w->choice.id == 0)
 	{
-		if (w->held.light)
-			row_mark_light(w);
-		else
-			row_mark_overflow(w);
+		row_mark_overflow(w);
 		return;
 	}
 
