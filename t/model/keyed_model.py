@@ -2,12 +2,13 @@
 """Proof by exhaustion of the rules for updates of indexed columns in place.
 
 One row, one index of the soft kind (zheap/README, "Entries of rows that change
-their key"), a page with its mark STALE, its stamp and its bit of the
-visibility map; a writer that changes the key, commits, aborts; readers of MVCC
-snapshots that copy the leaf, look into the visibility map or fetch the row;
-readers without a snapshot that pin the leaf; deletion passes of the index, be
-they its own or those of scans that have passed old entries; REINDEX, by a horizon that may have gone back;
-VACUUM with its three visits; crashes; a standby that replays the log with
+their key"), a page with its mark STALE, its version, its stamp and its bit of the
+visibility map; a writer that changes the key, or something else of a marked row,
+commits, aborts, goes back to a savepoint; undo records with the row's header of
+then; readers of MVCC snapshots that copy the leaf, look into the visibility map or
+fetch the row; readers without a snapshot that pin the leaf; deletion passes of the
+index, be they its own or those of scans that have passed old entries; REINDEX, by
+a horizon that may have gone back; VACUUM with its three visits; crashes; a standby that replays the log with
 readers of its own.  Every order of their steps is tried, up to the bounds
 below.  In each state:
 
@@ -15,6 +16,7 @@ below.  In each state:
   missing  a reader that copies the leaf gets the entry of the version that its
            snapshot sees
   wrong    an entry whose key isn't that of the version is not returned
+  page     a row has the mark on a page of version 3 only
 
 Then the same with each rule broken (MUTANTS): every one must be found out.
 
@@ -35,7 +37,8 @@ MUTANTS = {
     "no-reset": "Z52: a change of the key leaves the stamp alone",
     "kept": "Z52: swept with an older version needed (each of two tests would do)",
     "no-cleanup-lock": "Z52: the sweep doesn't wait for pins",
-    "rollback-unmarks": "Z45: a rollback restores the old header's mark",
+    "rollback-unmarks": "Z45: a rollback takes the mark off, with the old header",
+    "rollback-remarks": "Z46: a rollback puts the mark back, with the old header",
     "mark-late": "Z45: the mark is set after the entry",
     "search-first": "Z51: the index is searched before the row is changed",
     "no-search": "Z48: no search for the entry of an earlier time",
@@ -61,9 +64,11 @@ class Found(Exception):
 
 
 # versions: newest first, (key, xid); xid 0 is visible to all
+# saved: of each version below the newest, whether its header in undo has the mark;
+#    of no interest, so False, when the change above has committed
 # xacts: status of xid i + 1: r c a
 World = namedtuple("World", [
-    "xacts", "versions", "stale", "stamp", "vm", "entries",
+    "xacts", "versions", "saved", "stale", "page", "stamp", "vm", "entries",
     "writer",    # None or (xid, phase, key, was stale); phases below
     "readers",   # tuple of None or (kind, xmin, seen, copied or None, pinned)
     "leaf",      # None, or what the one who holds it will delete
@@ -75,22 +80,35 @@ World = namedtuple("World", [
 # phases of the writer after a change: "search", "insert", "done"
 
 
-def start(standby, mutant):
-    return World((), (("A", 0),), False, 0, True, frozenset("A"), None,
-                 (None,), None, None, BOUNDS_OF.get(
-                     mutant, BOUNDS_STANDBY if standby else BOUNDS),
-                 () if standby else None, 0, None)
+def start(standby, bounds):
+    return World((), (("A", 0),), (), False, 1, 0, True, frozenset("A"), None,
+                 (None,), None, None, bounds, () if standby else None, 0, None)
 
 
-# readers, vacuums, crashes, bystanders, xids of the writer, rebuilds
-BOUNDS = (2, 3, 1, 1, 2, 1)
-BOUNDS_STANDBY = (1, 2, 0, 2, 2, 0)
+# readers, vacuums, crashes, bystanders, xids of the writer, rebuilds, other
+# changes of the row and ways back to a savepoint
+BOUNDS = {
+    "primary": (2, 3, 1, 1, 2, 1, 0),
+    "headers": (1, 3, 0, 1, 2, 0, 2),
+    "standby": (1, 2, 0, 2, 2, 0, 0)}
+QUICK = {
+    "primary": (1, 2, 0, 1, 2, 1, 0),
+    "headers": (0, 3, 0, 1, 2, 0, 2),
+    "standby": (1, 2, 0, 2, 1, 0, 0)}
 BOUNDS_OF = {
     # two changes of the key, one VACUUM
-    "sweep-newer": (1, 1, 0, 1, 2, 0),
+    "sweep-newer": (1, 1, 0, 1, 2, 0, 0),
     # a scan that deletes, one that misses the entry
-    "scan-unasked": (2, 0, 0, 0, 2, 0),
+    "scan-unasked": (2, 0, 0, 0, 2, 0, 0),
+    # one change of the key and one of something else, two VACUUMs
+    "rollback-remarks": (0, 2, 0, 1, 2, 0, 2),
 }
+
+
+def begun(w, what):
+    """One less of what may still begin."""
+    s = w.starts
+    return w._replace(starts=s[:what] + (s[what] - 1,) + s[what + 1:])
 
 
 def status(w, xid):
@@ -151,17 +169,28 @@ def log(w, *record):
 
 def set_status(w, xid, s):
     w = w._replace(xacts=w.xacts[:xid - 1] + (s,) + w.xacts[xid:])
+    if s == "c":
+        w = w._replace(saved=tuple(
+            m and v[1] != xid for v, m in zip(w.versions, w.saved)))
     return log(w, "xact", xid, s)
+
+
+def restore_older(w, mutant):
+    """The version below comes back.  The mark that counts is that of the row as it
+    stands."""
+    stale = w.stale
+    if mutant == "rollback-unmarks":
+        stale = stale and w.saved[0]
+    elif mutant == "rollback-remarks":
+        stale = stale or w.saved[0]
+    w = w._replace(versions=w.versions[1:], saved=w.saved[1:], stale=stale)
+    return log(w, "row", w.versions, w.stale, w.vm)
 
 
 def roll_back_page(w, mutant):
     """What every writer and VACUUM does first."""
     while status(w, w.versions[0][1]) == "a":
-        stale = w.stale
-        if mutant == "rollback-unmarks" and len(w.versions) == 2:
-            stale = False
-        w = w._replace(versions=w.versions[1:], stale=stale)
-        w = log(w, "row", w.versions, w.stale, w.vm)
+        w = restore_older(w, mutant)
     return w
 
 
@@ -169,12 +198,10 @@ def roll_back_page(w, mutant):
 
 def steps_writer(w, mutant):
     if w.writer is None:
-        s = w.starts
-        if s[4] > 0:
+        if w.starts[4] > 0:
             xid = next_xid(w)
-            n = w._replace(xacts=w.xacts + ("r",),
-                           writer=(xid, "done", None, False),
-                           starts=s[:4] + (s[4] - 1,) + s[5:])
+            n = begun(w, 4)._replace(xacts=w.xacts + ("r",),
+                                     writer=(xid, "done", None, False))
             yield "begin %d" % xid, log(n, "xact", xid, "r")
         return
     xid, phase, key, was_stale = w.writer
@@ -182,7 +209,12 @@ def steps_writer(w, mutant):
     if phase == "done":
         yield "commit %d" % xid, set_status(w._replace(writer=None), xid, "c")
         n = roll_back_page(w, mutant)
-        if len([v for v in n.versions if v[1] == xid]) < 2:
+        own = len([v for v in n.versions if v[1] == xid])
+        if own > 0 and n.starts[6] > 0:
+            yield "back to before", restore_older(begun(n, 6), mutant)
+        if own < 2:
+            if n.stale and n.starts[6] > 0:
+                yield change_other(begun(n, 6), xid)
             for new in KEYS:
                 if new == n.versions[0][0]:
                     continue
@@ -216,7 +248,8 @@ def steps_writer(w, mutant):
             n = n._replace(writer=(xid, "done", None, False))
         yield "insert %s" % key, n
     elif phase == "mark":
-        n = w._replace(stale=True, writer=(xid, "done", None, False))
+        n = w._replace(stale=True, page=3,
+                       writer=(xid, "done", None, False))
         yield "mark", log(n, "row", n.versions, n.stale, n.vm)
 
 
@@ -224,7 +257,9 @@ def change(w, xid, new, mutant):
     phase = "search" if w.stale and mutant != "no-search" else "insert"
     n = w._replace(
         versions=((new, xid),) + w.versions,
+        saved=(w.stale,) + w.saved,
         stale=w.stale if mutant == "mark-late" else True,
+        page=w.page if mutant == "mark-late" else 3,
         stamp=w.stamp if mutant == "no-reset" else 0,
         vm=w.vm if mutant == "vm-kept" else False,
         writer=(xid, phase, new, w.stale))
@@ -232,12 +267,18 @@ def change(w, xid, new, mutant):
         n, "row", n.versions, n.stale, n.vm)
 
 
+def change_other(w, xid):
+    """Of columns that no index is about: mark, stamp and map stay."""
+    n = w._replace(versions=((w.versions[0][0], xid),) + w.versions,
+                   saved=(w.stale,) + w.saved)
+    return "other change by %d" % xid, log(
+        n, "row", n.versions, n.stale, n.vm)
+
+
 def steps_bystander(w, mutant):
-    s = w.starts
-    if s[3] > 0:
+    if w.starts[3] > 0:
         xid = next_xid(w)
-        n = w._replace(xacts=w.xacts + ("c",),
-                       starts=s[:3] + (s[3] - 1,) + s[4:])
+        n = begun(w, 3)._replace(xacts=w.xacts + ("c",))
         yield "bystander %d" % xid, log(n, "xact", xid, "c")
 
 
@@ -263,15 +304,13 @@ def newest_is_settled(w):
 
 
 def steps_vacuum(w, mutant):
-    s = w.starts
-    if w.vacuum is None and s[1] > 0:
-        n = roll_back_page(w, mutant)
-        n = n._replace(starts=(s[0], s[1] - 1) + s[2:])
+    if w.vacuum is None and w.starts[1] > 0:
+        n = begun(roll_back_page(w, mutant), 1)
         stamp = n.stamp
         limit = horizon(n) + (1 if mutant == "horizon-equal" else 0)
         if n.stale and stamp not in (0, "L") and stamp < limit:
             n = log(n, "conflict", stamp)
-            n = n._replace(stale=False, stamp=0)
+            n = n._replace(stale=False, page=1, stamp=0)
             yield "clear", log(n, "row", n.versions, n.stale, n.vm)
         elif n.stale and (newest_is_settled(n) or mutant == "kept"):
             new = next_xid(n) if mutant == "stamp-at-visit" else "L"
@@ -306,7 +345,7 @@ def steps_vacuum(w, mutant):
         n = w._replace(vacuum=None)
         if n.stamp == "L":
             if mutant == "clear-at-once":
-                n = n._replace(stamp=0, stale=False)
+                n = n._replace(stamp=0, stale=False, page=1)
             else:
                 n = n._replace(stamp=next_xid(n))
             n = log(n, "row", n.versions, n.stale, n.vm)
@@ -326,9 +365,7 @@ def steps_rebuild(w, mutant):
     if mutant == "rebuild-newest" or not w.stale or (
             w.stamp != 0 and mutant != "rebuild-stamped"):
         keys = keys[:1]
-    n = w._replace(entries=frozenset(keys),
-                   starts=w.starts[:5] + (w.starts[5] - 1,))
-    yield "reindex", n
+    yield "reindex", begun(w, 5)._replace(entries=frozenset(keys))
 
 
 def judged_unlocked(w, mutant):
@@ -359,14 +396,11 @@ def steps_one_reader(w, i, view, mutant):
         return w._replace(readers=w.readers[:i] + (new,) + w.readers[i + 1:])
 
     if r is None:
-        s = w.starts
-        if s[0] > 0:
-            fewer = (s[0] - 1,) + s[1:]
-            yield "snapshot", put(take_snapshot("mvcc", xacts))._replace(
-                starts=fewer)
+        if w.starts[0] > 0:
+            yield "snapshot", begun(put(take_snapshot("mvcc", xacts)), 0)
             if w.log is None:
-                yield "pinning", put(("self", 0, frozenset(), None,
-                                      False))._replace(starts=fewer)
+                yield "pinning", begun(put(("self", 0, frozenset(), None,
+                                            False)), 0)
         return
     kind, xmin, seen, copied, pinned = r
     if kind == "self":
@@ -399,13 +433,11 @@ def steps_readers(w, mutant):
 
 
 def steps_crash(w, mutant):
-    s = w.starts
-    if s[2] > 0:
-        n = w._replace(
+    if w.starts[2] > 0:
+        yield "crash", begun(w, 2)._replace(
             xacts=tuple("a" if x == "r" else x for x in w.xacts),
             writer=None, readers=(None,) * len(w.readers), leaf=None,
-            vacuum=None, starts=s[:2] + (s[2] - 1,) + s[3:])
-        yield "crash", n
+            vacuum=None)
 
 
 # ---------------------------------------------------------------- standby
@@ -464,14 +496,16 @@ def steps(w, mutant):
         yield from judged_unlocked(w, mutant)
 
 
-def explore(standby, mutant, limit=None):
+def explore(standby, mutant, bounds):
     """All states that can be reached; (number, None or (what, history))."""
-    first = start(standby, mutant)
+    first = start(standby, bounds)
     known = {first: None}
     todo = [first]
     while todo:
         w = todo.pop()
         try:
+            if w.stale and w.page == 1:
+                raise Found("page: the mark on a page of version 1")
             for name, n in steps(w, mutant):
                 if n not in known:
                     known[n] = (w, name)
@@ -488,22 +522,17 @@ def explore(standby, mutant, limit=None):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--mutant", choices=sorted(MUTANTS))
-    parser.add_argument("--only", choices=["primary", "standby"])
+    parser.add_argument("--only", choices=["primary", "headers", "standby"])
     parser.add_argument("--quick", action="store_true",
                         help="fewer transactions, readers and vacuums")
     args = parser.parse_args()
-    if args.quick:
-        global BOUNDS, BOUNDS_STANDBY
-        BOUNDS = (1, 2, 0, 1, 2, 1)
-        BOUNDS_STANDBY = (1, 2, 0, 2, 1, 0)
-
+    bounds = QUICK if args.quick else BOUNDS
     failed = False
     if args.mutant is None:
-        for standby in (False, True):
-            where = "standby" if standby else "primary"
+        for where in bounds:
             if args.only not in (None, where):
                 continue
-            n, found = explore(standby, None)
+            n, found = explore(where == "standby", None, bounds[where])
             print("%s: %d states, %s" % (
                 where, n, "nothing wrong" if found is None else found[0]))
             if found is not None:
@@ -511,10 +540,11 @@ def main():
                 failed = True
             sys.stdout.flush()
     for mutant in [args.mutant] if args.mutant else sorted(MUTANTS):
-        if args.only not in (None,
-                             "standby" if mutant in STANDBY else "primary"):
+        where = "standby" if mutant in STANDBY else "primary"
+        if args.only not in (None, where):
             continue
-        n, found = explore(mutant in STANDBY, mutant)
+        n, found = explore(where == "standby", mutant,
+                           BOUNDS_OF.get(mutant, bounds[where]))
         if found is None:
             print("mutant %s NOT FOUND in %d states" % (mutant, n))
             failed = True
