@@ -40,6 +40,9 @@ extern ZXactStatus zheap_xact_slot_fxid_status(Fxid fxid,
 extern ZXactStatus zheap_xact_slot_status(Buffer buffer, ZXactSlot slot,
 										  const UndoHorizons *hz);
 
+/* Is its owner my own transaction?  Nobody else is asked about. */
+extern bool zheap_xact_slot_is_mine(ZXactSlot slot, const UndoHorizons *hz);
+
 /*
  * Is a committed transaction visible to every snapshot, present and future, of
  * every backend that may read the relation?  Ended rows of it are dead to

@@ -21,6 +21,7 @@
  */
 #include "postgres.h"
 
+#include "access/clog.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
@@ -39,8 +40,9 @@
  */
 
 /*
- * Finished transactions that were looked up last, and how they ended: on pages
- * that one backend fills these are its own last ones, by turns.
+ * Finished transactions that were looked up, and how they ended: on pages that
+ * one backend fills these are its own last ones, by turns, on pages that many
+ * change those of all who did so lately.  Each has one place.
  */
 typedef struct Finished
 {
@@ -49,20 +51,22 @@ typedef struct Finished
 	XLogRecPtr	lsn;			/* of the commit, if it is to be flushed */
 } Finished;
 
-#define FINISHED			4
+#define FINISHED			256
 
 static Finished finished[FINISHED];
-static int	next_finished = 0;
+
+static inline Finished *
+finished_place(Fxid fxid)
+{
+	return &finished[fxid % FINISHED];
+}
 
 static inline const Finished *
 find_finished(Fxid fxid)
 {
-	for (int i = 0; i < FINISHED; i++)
-	{
-		if (finished[i].fxid == fxid)
-			return &finished[i];
-	}
-	return NULL;
+	const Finished *f = finished_place(fxid);
+
+	return f->fxid == fxid ? f : NULL;
 }
 
 /*
@@ -121,6 +125,29 @@ fxid_is_future(Fxid fxid)
 }
 
 /*
+ * Is xid, which isn't mine, surely running?  Core looks through all connections
+ * for that; the commit log knows it in one step of a transaction that got its
+ * xid in this run of the server: whoever ends there says so in the log first.
+ * From earlier runs, and on a standby, there are those that never ended.
+ */
+static bool
+is_surely_running(Fxid fxid)
+{
+	static Fxid this_run = InvalidFxid; /* no xid from here on is older */
+	XLogRecPtr	lsn;
+
+	if (unlikely(this_run == InvalidFxid))
+	{
+		if (RecoveryInProgress())
+			return false;
+		this_run = U64FromFullTransactionId(ReadNextFullTransactionId());
+	}
+	return fxid >= this_run &&
+		TransactionIdGetStatus(XidFromFxid(fxid), &lsn) ==
+		TRANSACTION_STATUS_IN_PROGRESS;
+}
+
+/*
  * Z15.  The 32-bit questions are legal only because fxid >= all_visible_before
  * and fxid < next: then it is within 2^31 of the running xids.  Works in
  * recovery too, where TransactionIdIsInProgress asks the known assigned xids.
@@ -144,10 +171,9 @@ status_of(Fxid fxid)
 		if (IsTransactionState() || GetCurrentTransactionNestLevel() > 1)
 			return ZXACT_CURRENT;
 	}
-	else if (TransactionIdIsInProgress(xid))
+	else if (is_surely_running(fxid) || TransactionIdIsInProgress(xid))
 		return ZXACT_RUNNING;
-	f = &finished[next_finished];
-	next_finished = (next_finished + 1) % FINISHED;
+	f = finished_place(fxid);
 	f->fxid = InvalidFxid;
 	f->status = TransactionIdDidCommit(xid) ? ZXACT_COMMITTED : ZXACT_ABORTED;
 	f->lsn = f->status == ZXACT_COMMITTED ? TransactionIdGetCommitLSN(xid) :
@@ -169,6 +195,15 @@ zheap_xact_slot_fxid_status(Fxid fxid, const UndoHorizons *hz)
 				 errdetail("The next transaction is %llu.",
 						   (unsigned long long) known_next_fxid)));
 	return is_my_committed(fxid) ? ZXACT_COMMITTED : status_of(fxid);
+}
+
+bool
+zheap_xact_slot_is_mine(ZXactSlot slot, const UndoHorizons *hz)
+{
+	Fxid		fxid = ZXactSlotFxid(slot);
+
+	return fxid >= hz->all_visible_before &&
+		TransactionIdIsCurrentTransactionId(XidFromFxid(fxid));
 }
 
 /*

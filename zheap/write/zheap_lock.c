@@ -724,10 +724,11 @@ row_try(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 		step = row_judge_version(w, result, wait_for);
 	if (step == ROW_WAIT)
 	{
-		Fxid		ignored = InvalidFxid;
-
 		/* a transaction that has a lock does not queue */
-		if (row_judge_lockers(w, &ignored) == ROW_AGAIN)
+		memset(&w->lockers, 0, sizeof(ZLockers));
+		if ((w->header.flags2 & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED)) &&
+			!zheap_lockers_find_own(&w->cx, w->page, w->block, w->off,
+									&w->lockers))
 			return ROW_AGAIN;
 		return row_wants_origins(w) ? ROW_SCAN_ORIGINS : ROW_WAIT;
 	}

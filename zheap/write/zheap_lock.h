@@ -201,6 +201,9 @@ extern void zheap_row_write_lock(ZRowWrite *w);
 extern bool zheap_lockers_find(ZReadContext *cx, Page page, BlockNumber block,
 							   OffsetNumber off, LockTupleMode want,
 							   const ZOrigin *origin, ZLockers *lockers);
+extern bool zheap_lockers_find_own(ZReadContext *cx, Page page,
+								   BlockNumber block, OffsetNumber off,
+								   ZLockers *lockers);
 extern void zheap_lockers_read_origins(ZOrigins *origins, const char *tuple,
 									   uint16 len);
 extern void zheap_lockers_scan_origins(ZOrigins *origins, Relation rel,

@@ -163,6 +163,29 @@ zheap_lockers_find(ZReadContext *cx, Page page, BlockNumber block,
 	return true;
 }
 
+/*
+ * The same, but only whether I have a lock: others aren't looked for, nor is
+ * found out how many they are.
+ */
+bool
+zheap_lockers_find_own(ZReadContext *cx, Page page, BlockNumber block,
+					   OffsetNumber off, ZLockers *lockers)
+{
+	int			nslots = ZPageGetOpaque(page)->nslots;
+
+	memset(lockers, 0, sizeof(ZLockers));
+	for (int id = 1; id <= nslots; id++)
+	{
+		ZXactSlot	slot = ZPageGetXactSlot(page, id);
+
+		/* there is but one (Z4) */
+		if (zheap_xact_slot_is_mine(slot, &cx->hz))
+			return scan_xact_slot(cx, slot, block, off, LockTupleKeyShare,
+								  NULL, lockers);
+	}
+	return true;
+}
+
 /* ----------------------------------------------------------------
  *	origins
  * ----------------------------------------------------------------

@@ -22,8 +22,9 @@
 
 /*
  * The header that w's row will have after a change (its natts and value flags
- * as they are).  Live lockers of the row, the own transaction included, must be
- * found by later writers: MULTI_LOCKED stays.
+ * as they are).  Live lockers of the row must be found by later writers:
+ * MULTI_LOCKED stays.  For a lock of my own that isn't stronger than the change
+ * the change stands; if that is rolled back, so is the header (Z23).
  */
 void
 zheap_row_header(const ZRowWrite *w, ZTupleHeader *header)
@@ -31,8 +32,11 @@ zheap_row_header(const ZRowWrite *w, ZTupleHeader *header)
 	*header = w->header;
 	header->slot = w->choice.id;
 	header->flags2 &= ~(ZH_LOCK_ONLY | ZH_REUSED_MASK);
-	if (w->lockers.foreign_live || w->lockers.own_live)
+	if (w->lockers.foreign_live ||
+		(w->lockers.own_live && w->lockers.own_mode > w->mode))
 		header->flags2 |= ZH_MULTI_LOCKED;
+	else
+		header->flags2 &= ~ZH_MULTI_LOCKED;
 	if ((header->flags2 & (ZH_MULTI_LOCKED | ZH_HW_LOCKED)) == 0)
 		header->flags2 &= ~ZH_MODE_MASK;
 }
