@@ -38,6 +38,7 @@ typedef struct Prune
 	const UndoHorizons *hz;
 	BlockNumber block;
 	Fxid		conflict;
+	bool		leave_chain;	/* don't read it: end it or leave it alone */
 	ZWalk		walk;
 } Prune;
 
@@ -132,7 +133,7 @@ is_spilled(Page page, OffsetNumber off)
 
 /*
  * Go down the spill chain, marking the spilled rows that somebody may need.
- * False: it is too long, nothing is known of those not marked.
+ * False: it is too long, or to be left; nothing is known of those not marked.
  */
 static bool
 mark_needed_entries(Prune *prune, bool *needed, Fxid *conflict)
@@ -151,7 +152,7 @@ mark_needed_entries(Prune *prune, bool *needed, Fxid *conflict)
 		if (zheap_xact_slot_seen_by_all(prune->rel, chain.fxid, prune->hz,
 										conflict))
 			return true;
-		if (--prune->walk.budget < 0)
+		if (prune->leave_chain || --prune->walk.budget < 0)
 			return false;
 		/* if it is gone, its horizon's raise carried the conflict */
 		if (!zheap_spill_chain_next(&chain, &prune->reader, prune->block,
@@ -308,6 +309,13 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	prune->hz = hz;
 	prune->block = BufferGetBlockNumber(buffer);
 	prune->walk.budget = PRUNE_BUDGET;
+
+	/*
+	 * DEAD pointers give a writer no room while indexes have entries of them.
+	 * So it doesn't read the chain, which under an old snapshot is long,
+	 * cold, and needed; it only ends one that nobody needs.
+	 */
+	prune->leave_chain = options == 0;
 	undo_record_reader_open(&prune->reader, rel);
 
 	zheap_page_check_bodies(rel, prune->block, page);
@@ -323,13 +331,6 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	result->nreclaimed = nnormal - count_normal(page);
 	zheap_page_note_stubs(page);
 
-	/*
-	 * DEAD pointers give a writer no room while indexes have entries of them.
-	 * So it doesn't read the chain, which under an old snapshot is long,
-	 * cold, and needed; it only ends one that nobody needs.
-	 */
-	if (options == 0)
-		prune->walk.budget = 0;
 	prune_spilled(prune, result);
 
 	if (options & ZPRUNE_NO_INDEXES)
