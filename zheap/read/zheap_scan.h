@@ -127,6 +127,13 @@ extern BlockNumber zheap_scan_blocks_done(ZScanDesc scan);
 
 /* forget the rows; add a copy of one (allocates; any lock may be held) */
 extern void zheap_scan_clear_rows(ZScanDesc scan);
+
+/*
+ * Begin to read scan->block, which is in that pinned buffer: cx is open and the
+ * page share-locked; it was checked, unless it is new.
+ */
+extern Page zheap_scan_lock_page(ZScanDesc scan, Buffer buffer,
+								 Snapshot snapshot, ZReadContext *cx);
 extern void zheap_scan_add_row(ZScanDesc scan, OffsetNumber off,
 							   const ZVersion *v);
 

@@ -175,7 +175,6 @@ zheap_scan_sample_next_tuple(TableScanDesc sscan,
 static bool
 try_analyze_page(ZScanDesc scan, Buffer buffer)
 {
-	Relation	rel = scan->base.rs_rd;
 	ZVersion   *v = &scan->version;
 	ZReadContext cx;
 	BlockNumber block = scan->block;
@@ -183,17 +182,11 @@ try_analyze_page(ZScanDesc scan, Buffer buffer)
 
 	zheap_scan_clear_rows(scan);
 	scan->ndead = 0;
-	zheap_visibility_begin(&cx, rel, SnapshotSelf);
-	cx.approximate_identity = true;
-	zheap_rollback_limit_reader(&cx);
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	page = BufferGetPage(buffer);
+	page = zheap_scan_lock_page(scan, buffer, SnapshotSelf, &cx);
 	if (!PageIsNew(page))
 	{
-		OffsetNumber max;
+		OffsetNumber max = PageGetMaxOffsetNumber(page);
 
-		zheap_page_check(rel, block, page);
-		max = PageGetMaxOffsetNumber(page);
 		for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
 		{
 			ItemId		lp = PageGetItemId(page, off);

@@ -286,6 +286,22 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 	return walk;
 }
 
+Page
+zheap_scan_lock_page(ZScanDesc scan, Buffer buffer, Snapshot snapshot,
+					 ZReadContext *cx)
+{
+	Relation	rel = scan->base.rs_rd;
+	Page		page = BufferGetPage(buffer);
+
+	zheap_visibility_begin(cx, rel, snapshot);
+	cx->approximate_identity = true;
+	zheap_rollback_limit_reader(cx);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	if (!PageIsNew(page))
+		zheap_page_check(rel, scan->block, page);
+	return page;
+}
+
 /*
  * Page mode: collect what the snapshot sees of scan->block, which is in that
  * pinned buffer; of the listed offsets only, if any are given.  False: the
@@ -307,17 +323,12 @@ try_load_page(ZScanDesc scan, Buffer buffer, const OffsetNumber *offsets,
 	scan->ahead = zheap_buffer_next_page(rel, buffer, scan->strategy);
 	scan->ahead_end = scan->ahead != NULL ? scan->ahead + BLCKSZ : NULL;
 	scan->stale = false;
-	zheap_visibility_begin(&cx, rel, scan->base.rs_snapshot);
-	cx.approximate_identity = true;
-	zheap_rollback_limit_reader(&cx);
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	page = BufferGetPage(buffer);
+	page = zheap_scan_lock_page(scan, buffer, scan->base.rs_snapshot, &cx);
 
 	if (!PageIsNew(page))
 	{
 		OffsetNumber max;
 
-		zheap_page_check(rel, scan->block, page);
 		max = scan->maxoff = PageGetMaxOffsetNumber(page);
 		scan->stale = ZPageMayHoldStale(page);
 
