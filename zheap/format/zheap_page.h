@@ -270,6 +270,26 @@ zheap_page_row_slot(Page page, const ZTupleHeader *header)
 extern uint16 zheap_page_tuple_len(const char *tuple, uint16 lp_len);
 
 /*
+ * The row at an offset, which may be any, with its true length; NULL if none is
+ * there.
+ */
+static inline char *
+zheap_page_row(Page page, OffsetNumber off, uint16 *len)
+{
+	ItemId		lp;
+	char	   *tuple;
+
+	if (off < FirstOffsetNumber || off > PageGetMaxOffsetNumber(page))
+		return NULL;
+	lp = PageGetItemId(page, off);
+	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
+		return NULL;
+	tuple = (char *) PageGetItem(page, lp);
+	*len = zheap_page_tuple_len(tuple, ItemIdGetLength(lp));
+	return tuple;
+}
+
+/*
  * Old TIDs of a moved row at which row lockers may be alive, oldest first; each
  * with the newest of these lockers: younger ones aren't meant, the TID was
  * given to another row.  One stands at the end of the row; the bit MORE of its

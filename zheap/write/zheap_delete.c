@@ -106,22 +106,20 @@ log_covered(Buffer buffer, OffsetNumber off, const ZTupleHeader *header,
  * to the page?  What isn't mine on it is visible to all.  So must the row be,
  * hence to any snapshot there is; never locked since then, and without values
  * out of line or old TIDs at which lockers might be.  Exclusive lock held.
- * Returns my xact slot, with the row's header, or 0.
+ * Returns my xact slot, with the row and its header, or 0.
  */
 static uint8
 is_covered(Page page, OffsetNumber off, const UndoHorizons *hz, Fxid fxid,
-		   ZTupleHeader *header)
+		   ZTupleHeader *header, const char **image, uint16 *len)
 {
-	ItemId		lp;
 	uint8		id;
 
-	if (!zheap_page_is_valid(page) || PageIsAllVisible(page) ||
-		off < FirstOffsetNumber || off > PageGetMaxOffsetNumber(page))
+	if (!zheap_page_is_valid(page) || PageIsAllVisible(page))
 		return 0;
-	lp = PageGetItemId(page, off);
-	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
+	*image = zheap_page_row(page, off, len);
+	if (*image == NULL)
 		return 0;
-	zheap_header_get((char *) PageGetItem(page, lp), header);
+	zheap_header_get(*image, header);
 	if ((header->flags2 & (ZH_END_MASK | ZH_LOCK_BITS | ZH_SPECULATIVE)) !=
 		0 ||
 		(header->natts_flags1 & (ZH_HASEXTERNAL | ZH_ORIGIN)) != 0)
@@ -145,7 +143,6 @@ delete_covered(Relation rel, const ItemPointerData *tid, CommandId cid,
 	Fxid		fxid;
 	Buffer		buffer;
 	Page		page;
-	ItemId		lp;
 	ZRowChange	row;
 	const char *image;
 	uint16		image_len;
@@ -165,15 +162,12 @@ delete_covered(Relation rel, const ItemPointerData *tid, CommandId cid,
 	buffer = zheap_buffer_read(rel, block);
 	page = BufferGetPage(buffer);
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-	id = is_covered(page, off, &hz, fxid, &row.header);
+	id = is_covered(page, off, &hz, fxid, &row.header, &image, &image_len);
 	if (id == 0)
 	{
 		UnlockReleaseBuffer(buffer);
 		return false;
 	}
-	lp = PageGetItemId(page, off);
-	image = (char *) PageGetItem(page, lp);
-	image_len = zheap_page_tuple_len(image, ItemIdGetLength(lp));
 	zheap_predicate_conflict_in(rel, block, off, image, image_len);
 	delete_tell(logical, image, image_len);
 
@@ -196,7 +190,8 @@ delete_covered(Relation rel, const ItemPointerData *tid, CommandId cid,
 	END_CRIT_SECTION();
 
 	zheap_xact_slot_note_row(fxid, last_open.urp, off);
-	zheap_fsm_notes_add(rel, block, page, ItemIdGetLength(lp));
+	zheap_fsm_notes_add(rel, block, page,
+						ItemIdGetLength(PageGetItemId(page, off)));
 	UnlockReleaseBuffer(buffer);
 	return true;
 }

@@ -88,15 +88,12 @@ describe_row(DeleteStep *d, OffsetNumber off, ZTupleHeader *header, ZUndo *u)
 static bool
 is_simple(const DeleteStep *d, OffsetNumber off, ZTupleHeader *header)
 {
-	Page		page = d->w.page;
-	ItemId		lp;
+	uint16		len;
+	const char *tuple = zheap_page_row(d->w.page, off, &len);
 
-	if (off < FirstOffsetNumber || off > PageGetMaxOffsetNumber(page))
+	if (tuple == NULL)
 		return false;
-	lp = PageGetItemId(page, off);
-	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
-		return false;
-	zheap_header_get((char *) PageGetItem(page, lp), header);
+	zheap_header_get(tuple, header);
 	return (header->flags2 & (ZH_END_MASK | ZH_LOCK_BITS |
 							  ZH_SPECULATIVE)) == 0 &&
 		(header->natts_flags1 & (ZH_HASEXTERNAL | ZH_ORIGIN)) == 0;

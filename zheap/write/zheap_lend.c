@@ -93,19 +93,15 @@ lock_pages(ZLend *lend, BlockNumber own, int from, int to)
 static const char *
 find_bytes(Page page, const ZLendPiece *piece, const char *bytes)
 {
-	OffsetNumber off = ItemPointerGetOffsetNumber(&piece->tid);
-	ItemId		lp;
 	const char *tuple;
 	uint16		len;
 
-	if (!zheap_page_is_valid(page) || off < FirstOffsetNumber ||
-		off > PageGetMaxOffsetNumber(page))
+	if (!zheap_page_is_valid(page))
 		return NULL;
-	lp = PageGetItemId(page, off);
-	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
+	tuple = zheap_page_row(page, ItemPointerGetOffsetNumber(&piece->tid),
+						   &len);
+	if (tuple == NULL)
 		return NULL;
-	tuple = (char *) PageGetItem(page, lp);
-	len = zheap_page_tuple_len(tuple, ItemIdGetLength(lp));
 	if (piece->from_before_end + ZHEAP_HEADER_SIZE > len ||
 		piece->len > piece->from_before_end)
 		return NULL;

@@ -343,23 +343,6 @@ get_difference(const char *p, const char *end, uint64 number,
 	return p;
 }
 
-/* the row on the page at an offset, which may be any; NULL if there is none */
-static const char *
-row_at(Page page, OffsetNumber off, uint16 *len)
-{
-	ItemId		lp;
-	const char *tuple;
-
-	if (off < FirstOffsetNumber || off > PageGetMaxOffsetNumber(page))
-		return NULL;
-	lp = PageGetItemId(page, off);
-	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
-		return NULL;
-	tuple = (char *) PageGetItem(page, lp);
-	*len = zheap_page_tuple_len(tuple, ItemIdGetLength(lp));
-	return tuple;
-}
-
 uint16
 zheap_xlog_insert_code_row(Page page, OffsetNumber before, const char *tuple,
 						   uint16 len,
@@ -370,7 +353,7 @@ zheap_xlog_insert_code_row(Page page, OffsetNumber before, const char *tuple,
 	uint16		plain = len - ZHEAP_HEADER_SIZE + sizeof(uint16);
 	char	   *p;
 
-	prev = PageIsNew(page) ? NULL : row_at(page, before, &prevlen);
+	prev = PageIsNew(page) ? NULL : zheap_page_row(page, before, &prevlen);
 	if (prev == NULL)
 		return 0;
 	p = put_difference(buf, Min(plain, ZCODED_ROW_SIZE), prev, prevlen,
@@ -406,7 +389,7 @@ zheap_xlog_insert_code_rows(Page page, const ZInsertChange *change, char *buf)
 	char	   *p = buf;
 
 	if (page != NULL && !PageIsNew(page))
-		prev = row_at(page, change->first - 1, &prevlen);
+		prev = zheap_page_row(page, change->first - 1, &prevlen);
 	for (int i = 0; i < change->ntuples; i++)
 	{
 		p = zheap_xlog_insert_put_row(p, prev, prevlen, change->tuple[i],
@@ -479,7 +462,7 @@ zheap_xlog_insert_decode_row(Page page, OffsetNumber before,
 	uint16		prevlen = 0;
 
 	head.xact_slot = xact_slot;
-	prev = row_at(page, before, &prevlen);
+	prev = zheap_page_row(page, before, &prevlen);
 	return parse_row(&coded, end, true, &head, prev, prevlen, to, BLCKSZ,
 					 len) && coded == end;
 }
@@ -525,7 +508,7 @@ zheap_xlog_insert_rows(XLogReaderState *record, const ZInsertHead *head,
 		limit = to + BLCKSZ;
 	}
 	if (page != NULL)
-		prev = row_at(page, change->first - 1, &prevlen);
+		prev = zheap_page_row(page, change->first - 1, &prevlen);
 	for (int i = 0; i < change->ntuples; i++)
 	{
 		if (!parse_row(&p, end, coded, head, prev, prevlen, to,
