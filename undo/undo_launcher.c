@@ -14,12 +14,7 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/heapam.h"
-#include "access/table.h"
-#include "access/tableam.h"
 #include "access/xact.h"
-#include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -34,7 +29,6 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
-#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "undo/undo.h"
@@ -371,39 +365,6 @@ start_worker(KnownDatabase *db)
 	MemoryContextSwitchTo(old);
 }
 
-/* All databases there are; half-dropped ones don't count. */
-static List *
-existing_databases(void)
-{
-	MemoryContext caller = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	Relation	rel;
-	TableScanDesc scan;
-	HeapTuple	tuple;
-	List	   *list = NIL;
-
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
-	rel = table_open(DatabaseRelationId, AccessShareLock);
-	scan = table_beginscan_catalog(rel, 0, NULL);
-	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
-	{
-		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
-		MemoryContext old = MemoryContextSwitchTo(caller);
-
-		if (!database_is_invalid_form(form))
-			list = lappend_oid(list, form->oid);
-		MemoryContextSwitchTo(old);
-	}
-	table_endscan(scan);
-	table_close(rel, AccessShareLock);
-	PopActiveSnapshot();
-	CommitTransactionCommand();
-	MemoryContextSwitchTo(caller);
-	CurrentResourceOwner = owner;
-	return list;
-}
-
 /* all unapplied runs of a page that belong to a database that is gone */
 static bool
 forget_page(char persistence, UndoLogNumber log, BlockNumber block, Page page,
@@ -446,7 +407,7 @@ forget_dropped_databases(TimestampTz now, bool must)
 											  DATABASE_RETRY_MS)))
 		return;
 	last_look = now;
-	existing = existing_databases();
+	existing = undo_survey_databases(InvalidFxid);
 	for (int i = 0; i < nknown; i++)
 	{
 		KnownDatabase *db = &known[i];

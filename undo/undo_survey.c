@@ -70,13 +70,8 @@ static Fxid confirm_from = InvalidFxid;
  * ----------------------------------------------------------------
  */
 
-/*
- * Databases that may have been copied after this writer and before the server
- * started; with InvalidFxid, all.  In the current memory context.  Uses a
- * transaction of its own unless there is one.
- */
-static List *
-list_databases(Fxid copied_after)
+List *
+undo_survey_databases(Fxid copied_after)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -131,7 +126,7 @@ void
 undo_survey_alone(void)
 {
 	if (pg_atomic_read_u32(&UndoShmem->copies_done) == 0 &&
-		list_databases(undo_log_horizons().all_visible_before) == NIL)
+		undo_survey_databases(undo_log_horizons().all_visible_before) == NIL)
 		pg_atomic_write_u32(&UndoShmem->copies_done, 1);
 }
 
@@ -252,7 +247,7 @@ undo_survey_round(const UndoScanResult *found)
 	{
 		if (found->oldest_unapplied != InvalidFxid &&
 			found->oldest_unapplied < start &&
-			visit_one(list_databases(found->oldest_unapplied)))
+			visit_one(undo_survey_databases(found->oldest_unapplied)))
 			may_start = false;
 		else
 		{
@@ -263,7 +258,7 @@ undo_survey_round(const UndoScanResult *found)
 	}
 	else if (!running &&
 			 undo_log_fxid_from_xid(GetOldestActiveTransactionId()) >= start &&
-			 !visit_one(list_databases(InvalidFxid)))
+			 !visit_one(undo_survey_databases(InvalidFxid)))
 		confirm_tables();
 	return may_start;
 }
@@ -272,15 +267,6 @@ undo_survey_round(const UndoScanResult *found)
  *	worker: copies
  * ----------------------------------------------------------------
  */
-
-static int
-compare_blocks(const void *a, const void *b)
-{
-	BlockNumber x = *(const BlockNumber *) a;
-	BlockNumber y = *(const BlockNumber *) b;
-
-	return x < y ? -1 : (x > y ? 1 : 0);
-}
 
 /*
  * What pg_stat_activity shows as our query: a table by its name, if it has one,
@@ -312,18 +298,7 @@ roll_back_copy(Oid reloid, BlockNumber *blocks, int nblocks)
 	if (RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind) &&
 		OidIsValid(rel->rd_rel->relam) &&
 		rel->rd_rel->relam == undo_apply_client_am())
-	{
-		BlockNumber end = RelationGetNumberOfBlocks(rel);
-
-		qsort(blocks, nblocks, sizeof(BlockNumber), compare_blocks);
-		for (int i = 0; i < nblocks && blocks[i] < end; i++)
-		{
-			if (i > 0 && blocks[i] == blocks[i - 1])
-				continue;
-			CHECK_FOR_INTERRUPTS();
-			undo_apply_page(rel, blocks[i]);
-		}
-	}
+		(void) undo_worker_apply_pages(rel, blocks, nblocks);
 	relation_close(rel, AccessShareLock);
 }
 

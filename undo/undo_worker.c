@@ -275,6 +275,26 @@ compare_blocks(const void *a, const void *b)
 	return x < y ? -1 : (x > y ? 1 : 0);
 }
 
+uint32
+undo_worker_apply_pages(Relation rel, BlockNumber *blocks, int nblocks)
+{
+	BlockNumber end = RelationGetNumberOfBlocks(rel);
+	uint32		npages = 0;
+
+	qsort(blocks, nblocks, sizeof(BlockNumber), compare_blocks);
+	for (int i = 0; i < nblocks; i++)
+	{
+		if (i > 0 && blocks[i] == blocks[i - 1])
+			continue;
+		if (blocks[i] >= end)
+			break;				/* truncated away */
+		CHECK_FOR_INTERRUPTS();
+		undo_apply_page(rel, blocks[i]);
+		npages++;
+	}
+	return npages;
+}
+
 /* Is the run, copied some time ago, still there and still not applied? */
 static bool
 run_is_still_there(char persistence, UndoRecPtr urp, const UndoEntry *run,
@@ -330,7 +350,6 @@ roll_back_run(Batch *batch, char persistence, UndoRecPtr urp,
 			  BlockNumber *blocks, int nblocks)
 {
 	FailedRun  *failed = find_failed(persistence, urp);
-	BlockNumber end;
 	uint32		npages = 0;
 
 	Assert(run->kind == UNDO_KIND_RUN && OidIsValid(MyDatabaseId));
@@ -362,18 +381,7 @@ roll_back_run(Batch *batch, char persistence, UndoRecPtr urp,
 		current_reloid = run->reloid;
 		current_persistence = persistence;
 		report_activity(batch->rel, run->fxid);
-		qsort(blocks, nblocks, sizeof(BlockNumber), compare_blocks);
-		end = RelationGetNumberOfBlocks(batch->rel);
-		for (int i = 0; i < nblocks; i++)
-		{
-			if (i > 0 && blocks[i] == blocks[i - 1])
-				continue;
-			if (blocks[i] >= end)
-				break;			/* truncated away */
-			CHECK_FOR_INTERRUPTS();
-			undo_apply_page(batch->rel, blocks[i]);
-			npages++;
-		}
+		npages = undo_worker_apply_pages(batch->rel, blocks, nblocks);
 		current_run = InvalidUndoRecPtr;
 	}
 	undo_stat_report_run(run->fxid, run->dboid, run->reloid,

@@ -47,6 +47,13 @@ extern UndoXidStatus undo_scan_xid_status(Fxid fxid);
 extern int	undo_worker_rollback_batch(bool *remaining);
 
 /*
+ * Roll back these pages of a table, each once; sorts them.  Those behind its end
+ * are truncated away.  Returns how many there were.
+ */
+extern uint32 undo_worker_apply_pages(Relation rel, BlockNumber *blocks,
+									  int nblocks);
+
+/*
  * The same within the running transaction, until nothing is left or nothing
  * more can be done: for single-user mode, which has no workers.
  */
@@ -78,6 +85,13 @@ extern bool undo_scan_run_is_unapplied(const UndoEntry *run,
  */
 extern bool undo_survey_round(const UndoScanResult *found);
 extern void undo_survey_alone(void);
+
+/*
+ * Databases that may have been copied after this writer and before the server
+ * started; with InvalidFxid, all.  Half-dropped ones don't count.  In the
+ * current memory context.  Uses a transaction of its own unless there is one.
+ */
+extern List *undo_survey_databases(Fxid copied_after);
 
 extern bool undo_rollback_paused;
 
