@@ -109,6 +109,7 @@ OBJS = \
 	zheap/read/zheap_watch.o \
 	zheap/read/zheap_explain.o \
 	zheap/read/zheap_index_fetch.o \
+	zheap/read/zheap_index_delete.o \
 	zheap/decode/zheap_decode.o \
 	zheap/zheap_index_build.o \
 	zheap/zheap_sweep.o \

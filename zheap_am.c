@@ -458,7 +458,7 @@ index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 {
 	if (is_heap_in_disguise(rel))
 		return rel->rd_tableam->index_delete_tuples(rel, delstate);
-	return zheap_index_fetch_delete_tuples(rel, delstate);
+	return zheap_index_delete_tuples(rel, delstate);
 }
 
 static double

@@ -2,8 +2,7 @@
  *
  * zheap_index_fetch.c
  *	  One row by its TID: for index scans, for the executor's second look at a
- *	  row, for index AMs that want to drop entries.  (Building indexes:
- *	  zheap_index_build.c.)
+ *	  row.  (Building indexes: zheap_index_build.c.)
  *
  * A TID has many versions here; which one is meant is said by the snapshot or,
  * with SnapshotAny, by the tag in the TID (Z34).
@@ -19,15 +18,11 @@
 #include "access/relation.h"
 #include "access/relscan.h"
 #include "access/xact.h"
-#include "common/pg_prng.h"
-#include "executor/instrument.h"
 #include "miscadmin.h"
-#include "port/pg_bitutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/history/zheap_keyed.h"
 #include "zheap/read/zheap_scan.h"
 #include "zheap/read/zheap_watch.h"
 #include "zheap/write/zheap_write.h"
@@ -56,9 +51,9 @@ typedef struct ZIndexFetchData
 
 typedef ZIndexFetchData *ZIndexFetch;
 
-/* is there a line pointer in use at off of the locked page; ERROR if damaged */
-static bool
-has_row_pointer(Relation rel, BlockNumber block, Page page, OffsetNumber off)
+bool
+zheap_index_fetch_has_row(Relation rel, BlockNumber block, Page page,
+						  OffsetNumber off)
 {
 	if (PageIsNew(page))
 		return false;
@@ -277,7 +272,7 @@ fetch_as_it_stands(ZIndexFetch fetch, ItemPointer tid, bool *call_again,
 	hz = undo_log_horizons();
 	UNDO_POINT("horizon-sampled");
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	if (has_row_pointer(fetch->watched.base.rel,
+	if (zheap_index_fetch_has_row(fetch->watched.base.rel,
 						ItemPointerGetBlockNumber(tid), page, off))
 		shown = show_as_it_stands(fetch, tid, call_again, snapshot, &hz, page,
 								  off, slot);
@@ -376,7 +371,7 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 		!IsolationIsSerializable();
 	zheap_rollback_limit_reader(&cx);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	if (settled && has_row_pointer(rel, block, page, off))
+	if (settled && zheap_index_fetch_has_row(rel, block, page, off))
 		shown = show_as_it_stands(fetch, tid, call_again, snapshot, &cx.hz,
 								  page, off, slot);
 	fetch->unsettled = shown == ZSHOWN_NOT;
@@ -390,7 +385,7 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 		return false;
 	}
 
-	if (has_row_pointer(rel, block, page, off))
+	if (zheap_index_fetch_has_row(rel, block, page, off))
 	{
 		bool		mine;
 
@@ -473,7 +468,7 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 	page = BufferGetPage(buffer);
 	if (mine != NULL)
 		*mine = false;
-	if (has_row_pointer(rel, block, page, off))
+	if (zheap_index_fetch_has_row(rel, block, page, off))
 	{
 		if (mine != NULL &&
 			zheap_visibility_is_mine(&cx, buffer, page, block, off))
@@ -523,7 +518,7 @@ read_predecessor(Relation rel, const ItemPointerData *tid, ZVersion *v)
 	zheap_visibility_begin(&cx, rel, NULL);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
-	if (has_row_pointer(rel, block, page, off))
+	if (zheap_index_fetch_has_row(rel, block, page, off))
 		found = zheap_newest_predecessor(&cx, buffer, page, block, off, v);
 	UnlockReleaseBuffer(buffer);
 	zheap_visibility_end(&cx);
@@ -748,7 +743,7 @@ is_only_copied(Relation rel, const ItemPointerData *tid, Snapshot snapshot)
 	zheap_visibility_begin(&cx, rel, NULL);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
-	copied = has_row_pointer(rel, block, page, off) &&
+	copied = zheap_index_fetch_has_row(rel, block, page, off) &&
 		zheap_newest_only_copied(&cx, buffer, page, block, off, snapshot);
 	UnlockReleaseBuffer(buffer);
 	zheap_visibility_end(&cx);
@@ -791,289 +786,4 @@ zheap_index_fetch_satisfies(Relation rel, TupleTableSlot *slot,
 		!is_only_copied(rel, &tid, snapshot))
 		return false;			/* changed since, be it to the same bytes */
 	return same_bytes(&v, zslot);
-}
-
-/* ----------------------------------------------------------------
- *	deletable index entries
- * ----------------------------------------------------------------
- */
-
-/* pages that one call of bottom-up deletion may look at, or read from disk */
-#define BOTTOMUP_MAX_BLOCKS		UNDO_KNOB("bottomup-blocks", 6, 1, 6)
-
-/*
- * In a soft index it looks at as many as this for each entry found, and for
- * none.
- */
-#define SOFT_BLOCKS_PER_ENTRY	UNDO_KNOB("soft-blocks-per-entry", 16, 1, 16)
-#define SOFT_BLOCKS_FOR_NONE	UNDO_KNOB("soft-blocks-for-none", 32, 1, 32)
-
-/* up to this, numbers of promising entries are as good as each other */
-#define ALIKE					3
-
-/* entries of an index page that name rows of one table page */
-typedef struct EntryGroup
-{
-	BlockNumber block;
-	int			first;			/* in the sorted array of entries */
-	int			n;
-	int			promising;		/* so many does the index AM expect to be dead */
-} EntryGroup;
-
-/* by TID; index pages have hundreds */
-static int
-compare_entries(const void *a, const void *b)
-{
-	const ItemPointerData *ta = &((const TM_IndexDelete *) a)->tid;
-	const ItemPointerData *tb = &((const TM_IndexDelete *) b)->tid;
-	uint64		ka = (uint64) BlockIdGetBlockNumber(&ta->ip_blkid) << 16 |
-		ta->ip_posid;
-	uint64		kb = (uint64) BlockIdGetBlockNumber(&tb->ip_blkid) << 16 |
-		tb->ip_posid;
-
-	return ka < kb ? -1 : ka > kb;
-}
-
-/*
- * Pages where most is to be expected come first.  Small differences don't
- * count: then it is the lower block from *arg on, and after the last one the
- * first.
- */
-static int
-compare_groups(const void *a, const void *b, void *arg)
-{
-	const EntryGroup *ga = a;
-	const EntryGroup *gb = b;
-	BlockNumber start = *(BlockNumber *) arg;
-	int			la = pg_leftmost_one_pos32(ga->promising | ALIKE);
-	int			lb = pg_leftmost_one_pos32(gb->promising | ALIKE);
-
-	if (la != lb)
-		return la > lb ? -1 : 1;
-	la = pg_leftmost_one_pos32(ga->n);
-	lb = pg_leftmost_one_pos32(gb->n);
-	if (la != lb)
-		return la > lb ? -1 : 1;
-	return ga->block - start < gb->block - start ? -1 : 1;
-}
-
-/* Sort the entries by TID and list the table pages; returns their number. */
-static int
-group_entries(TM_IndexDeleteOp *delstate, EntryGroup *groups)
-{
-	int			ngroups = 0;
-
-	qsort(delstate->deltids, delstate->ndeltids, sizeof(TM_IndexDelete),
-		  compare_entries);
-	for (int i = 0; i < delstate->ndeltids; i++)
-	{
-		TM_IndexDelete *entry = &delstate->deltids[i];
-		BlockNumber block = ItemPointerGetBlockNumber(&entry->tid);
-
-		if (ngroups == 0 || groups[ngroups - 1].block != block)
-		{
-			groups[ngroups].block = block;
-			groups[ngroups].first = i;
-			groups[ngroups].n = 0;
-			groups[ngroups].promising = 0;
-			ngroups++;
-		}
-		groups[ngroups - 1].n++;
-		if (delstate->status[entry->id].promising)
-			groups[ngroups - 1].promising++;
-	}
-	return ngroups;
-}
-
-/*
- * Is the entry at an offset of the leaf one that its row, which lives, has had
- * but that nobody needs any more (Z50)?  leaf is NULL if the index isn't soft.
- */
-static bool
-is_old_entry(ZReadContext *cx, Relation index, Page leaf,
-			 OffsetNumber entryoff, Buffer buffer, Page page,
-			 BlockNumber block, OffsetNumber off, Fxid *conflict)
-{
-	bool		newest;
-
-	return leaf != NULL && ZPageMayHoldStale(page) &&
-		!zheap_keyed_is_needed(cx, index,
-							   (IndexTuple) PageGetItem(leaf,
-														PageGetItemId(leaf,
-																	  entryoff)),
-							   buffer, page, block, off, conflict, &newest);
-}
-
-/*
- * One table page: find out which more of these entries are dead to everybody;
- * returns their number, and in *freed what deleting them will free in the
- * index (not each frees something: many may share a posting list).  *conflict
- * rises to the newest transaction that ended one of the rows, of those the
- * index AM vouches for too.  What has no body any more, or was ended below
- * all_visible_before, had its horizon logged when that came about (Z27, U3).
- */
-static int
-judge_entries(ZReadContext *cx, Buffer buffer, TM_IndexDeleteOp *delstate,
-			  Page leaf, const TM_IndexDelete *entries, int n, int *freed,
-			  Fxid *conflict)
-{
-	BlockNumber block = BufferGetBlockNumber(buffer);
-	Page		page = BufferGetPage(buffer);
-	int			found = 0;
-
-	*freed = 0;
-	zheap_visibility_resample(cx);
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	for (int i = 0; i < n; i++)
-	{
-		TM_IndexStatus *status = &delstate->status[entries[i].id];
-		OffsetNumber off = zheap_tid_offset(&entries[i].tid);
-		ZTop		top;
-
-		if (!has_row_pointer(cx->rel, block, page, off))
-			continue;
-		if (!status->knowndeletable)
-		{
-			if (!zheap_newest_dead_to_all(cx, buffer, page, block, off) &&
-				!is_old_entry(cx, delstate->irel, leaf, status->idxoffnum,
-							  buffer, page, block, off, conflict))
-				continue;
-			status->knowndeletable = true;
-			*freed += status->freespace;
-			found++;
-		}
-
-		/*
-		 * spilled: dead to snapshots that are younger than the spilling
-		 * transaction
-		 */
-		if (ZItemIdIsSpilled(PageGetItemId(page, off)) &&
-			(ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL) &&
-			ZXactSlotFxid(ZPageGetSpill(page)) >= cx->hz.all_visible_before)
-			*conflict = Max(*conflict, ZXactSlotFxid(ZPageGetSpill(page)));
-		if (!ItemIdIsNormal(PageGetItemId(page, off)))
-			continue;
-		zheap_newest_version(cx, buffer, page, block, off, &top);
-		if (top.exists && top.ended && top.writer > *conflict)
-			*conflict = top.writer;
-	}
-	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-	return found;
-}
-
-/* so far of a bottom-up deletion */
-typedef struct Progress
-{
-	int			blocks;			/* looked at */
-	int64		read;			/* of these, from disk */
-	int			found_last;		/* entries found by the last one */
-	int			found;			/* by all */
-	int			freed;
-} Progress;
-
-static bool
-another_block_is_worth_it(const Progress *p, bool soft, int wanted)
-{
-	if (p->freed >= wanted)
-		return false;
-	if (soft)
-		return p->read < BOTTOMUP_MAX_BLOCKS &&
-			p->blocks < SOFT_BLOCKS_FOR_NONE +
-			p->found * SOFT_BLOCKS_PER_ENTRY;
-	return p->blocks < BOTTOMUP_MAX_BLOCKS &&
-		(p->blocks < 2 || p->found_last > 0);
-}
-
-/*
- * Simple deletion: the index AM vouches for some entries (all_dead); others of
- * the same table pages are looked at by the way.
- *
- * Bottom-up deletion: an index page is full.  Rows that moved without changing
- * this index's columns may have left entries that nobody needs.  Look where
- * the index AM expects them, until enough is found or a second page has none
- * (the first one often has the newest versions).  In a soft index changed
- * rows have left others, and the index AM expects none: where most keys are
- * different, each entry is of another page, and those of the rows that changed
- * are anywhere.  There it goes on while enough are found to pay for the pages,
- * each time from another one, so as not to begin with what was cleaned last.
- * The entries of pages visited are what comes back in deltids, or none if
- * none of them can be deleted.
- *
- * The index page is locked all along.
- */
-TransactionId
-zheap_index_fetch_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
-{
-	int			nentries = delstate->ndeltids;
-	TM_IndexDelete *sorted;
-	EntryGroup *groups;
-	Buffer		buffer = InvalidBuffer;
-	Buffer		leafbuf = InvalidBuffer;
-	Page		leaf = NULL;
-	Fxid		conflict = InvalidFxid;
-	Progress	progress = {0};
-	int64		read_before = pgBufferUsage.shared_blks_read;
-	ZReadContext cx;
-
-	/* nbtree asks for less than a page; zheap_watch_delete_old() for all */
-	bool		limited = delstate->bottomup &&
-		delstate->bottomupfreespace < BLCKSZ;
-	bool		soft = zheap_keyed_is_soft_kind(rel, delstate->irel);
-	int			ngroups;
-	int			visited = 0;	/* entries */
-
-	if (nentries == 0)
-		return InvalidTransactionId;
-	groups = palloc(sizeof(EntryGroup) * nentries);
-	ngroups = group_entries(delstate, groups);
-	sorted = palloc(sizeof(TM_IndexDelete) * nentries);
-	memcpy(sorted, delstate->deltids, sizeof(TM_IndexDelete) * nentries);
-	if (delstate->bottomup)
-	{
-		BlockNumber start = soft ?
-			groups[pg_prng_uint32(&pg_global_prng_state) % ngroups].block : 0;
-
-		qsort_arg(groups, ngroups, sizeof(EntryGroup), compare_groups, &start);
-	}
-
-	/* the caller has the leaf locked, exclusively (Z50) */
-	if (soft)
-	{
-		leafbuf = ReadBuffer(delstate->irel, delstate->iblknum);
-		leaf = BufferGetPage(leafbuf);
-	}
-	zheap_visibility_begin(&cx, rel, NULL);
-	for (int g = 0; g < ngroups; g++)
-	{
-		const TM_IndexDelete *entries = sorted + groups[g].first;
-		int			n = groups[g].n;
-		int			freed_here;
-
-		buffer = ReleaseAndReadBuffer(buffer, rel, groups[g].block);
-		progress.found_last = judge_entries(&cx, buffer, delstate, leaf,
-											entries, n, &freed_here,
-											&conflict);
-		memcpy(delstate->deltids + visited, entries,
-			   sizeof(TM_IndexDelete) * n);
-		visited += n;
-		progress.blocks++;
-		progress.read = pgBufferUsage.shared_blks_read - read_before;
-		progress.found += progress.found_last;
-		progress.freed += freed_here;
-		if (limited &&
-			!another_block_is_worth_it(&progress, soft,
-									   delstate->bottomupfreespace))
-			break;
-	}
-	if (BufferIsValid(buffer))
-		ReleaseBuffer(buffer);
-	if (BufferIsValid(leafbuf))
-		ReleaseBuffer(leafbuf);
-	zheap_visibility_end(&cx);
-	pfree(sorted);
-	pfree(groups);
-
-	delstate->ndeltids = delstate->bottomup && progress.found == 0 ? 0 :
-		visited;
-	return XidFromFxid(conflict);
 }

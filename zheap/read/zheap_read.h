@@ -69,7 +69,12 @@ extern bool zheap_index_fetch_tid_valid(TableScanDesc scan, ItemPointer tid);
 extern void zheap_index_fetch_latest_tid(TableScanDesc scan, ItemPointer tid);
 extern bool zheap_index_fetch_satisfies(Relation rel, TupleTableSlot *slot,
 										Snapshot snapshot);
-extern TransactionId zheap_index_fetch_delete_tuples(Relation rel,
-													 TM_IndexDeleteOp *delstate);
+
+/* is there a line pointer in use at off of the locked page; ERROR if damaged */
+extern bool zheap_index_fetch_has_row(Relation rel, BlockNumber block,
+									  Page page, OffsetNumber off);
+
+extern TransactionId zheap_index_delete_tuples(Relation rel,
+											   TM_IndexDeleteOp *delstate);
 
 #endif							/* ZHEAP_READ_H */

@@ -301,8 +301,8 @@ list_entries(ZWatchedFetch *fetch, Page leaf, TM_IndexDeleteOp *op)
 
 /*
  * Each entry is judged anew with the leaf locked, by
- * zheap_index_fetch_delete_tuples().  A leaf that somebody else has locked is
- * left as it is.
+ * zheap_index_delete_tuples().  A leaf that somebody else has locked is left as
+ * it is.
  */
 void
 zheap_watch_delete_old(ZWatchedFetch *fetch)
