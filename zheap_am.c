@@ -284,7 +284,7 @@ is_toast_table(Relation rel)
 static inline bool
 is_heap_in_disguise(Relation rel)
 {
-	return is_toast_table(rel) && zheap_chunk_is_heap(rel);
+	return is_toast_table(rel) && zheap_toast_heap_is_one(rel);
 }
 
 static const TupleTableSlotOps *
@@ -347,7 +347,7 @@ static pg_noinline bool
 toast_scan_getnextslot(TableScanDesc scan, ScanDirection direction,
 					   TupleTableSlot *slot)
 {
-	if (zheap_chunk_is_heap(scan->rs_rd))
+	if (zheap_toast_heap_is_one(scan->rs_rd))
 		return scan->rs_rd->rd_tableam->scan_getnextslot(scan, direction,
 														 slot);
 	return zheap_scan_getnextslot(scan, direction, slot);
@@ -376,7 +376,7 @@ scan_getnextslot_tidrange(TableScanDesc scan, ScanDirection direction,
 static pg_noinline void
 toast_index_fetch_reset(IndexFetchTableData *fetch)
 {
-	if (zheap_chunk_is_heap(fetch->rel))
+	if (zheap_toast_heap_is_one(fetch->rel))
 		fetch->rel->rd_tableam->index_fetch_reset(fetch);
 	else
 		zheap_index_fetch_reset(fetch);
@@ -394,7 +394,7 @@ index_fetch_reset(IndexFetchTableData *fetch)
 static pg_noinline void
 toast_index_fetch_end(IndexFetchTableData *fetch)
 {
-	if (zheap_chunk_is_heap(fetch->rel))
+	if (zheap_toast_heap_is_one(fetch->rel))
 		fetch->rel->rd_tableam->index_fetch_end(fetch);
 	else
 		zheap_index_fetch_end(fetch);
@@ -414,7 +414,7 @@ toast_index_fetch_tuple(IndexFetchTableData *fetch, ItemPointer tid,
 						Snapshot snapshot, TupleTableSlot *slot,
 						bool *call_again, bool *all_dead)
 {
-	if (zheap_chunk_is_heap(fetch->rel))
+	if (zheap_toast_heap_is_one(fetch->rel))
 		return fetch->rel->rd_tableam->index_fetch_tuple(fetch, tid, snapshot,
 														 slot, call_again,
 														 all_dead);
@@ -438,7 +438,7 @@ static pg_noinline bool
 toast_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 						TupleTableSlot *slot)
 {
-	if (zheap_chunk_is_heap(rel))
+	if (zheap_toast_heap_is_one(rel))
 		return rel->rd_tableam->tuple_fetch_row_version(rel, tid, snapshot,
 														slot);
 	return zheap_index_fetch_row_version(rel, tid, snapshot, slot);

@@ -94,7 +94,7 @@ zheap_inspect_open(Oid relid, LOCKMODE lockmode)
 	if (!RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind) ||
 		rel->rd_rel->relam != get_table_am_oid("zheap", false) ||
 		(rel->rd_rel->relkind == RELKIND_TOASTVALUE &&
-		 zheap_chunk_is_heap(rel)))
+		 zheap_toast_heap_is_one(rel)))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a table of access method zheap",

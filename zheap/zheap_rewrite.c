@@ -412,8 +412,8 @@ zheap_rewrite_copy(Relation oldrel, Relation newrel, Relation index,
 	*multi_cutoff = InvalidMultiXactId;
 	zheap_rewrite_write_deleted(rw);
 	if (rw->toasts)
-		zheap_chunk_prepare_swap(oldrel->rd_rel->reltoastrelid,
-								 newrel->rd_rel->reltoastrelid);
+		zheap_toast_heap_prepare_swap(oldrel->rd_rel->reltoastrelid,
+									  newrel->rd_rel->reltoastrelid);
 	*num_tuples = rw->num_tuples;
 	*tups_vacuumed = rw->vacuumed;
 	*tups_recently_dead = rw->recently_dead;

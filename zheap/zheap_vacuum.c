@@ -940,7 +940,8 @@ zheap_vacuum_relation(Relation rel, struct VacuumParams *params,
 	Assert(params->truncate != VACOPTVALUE_UNSPECIFIED);
 
 	pg_rusage_init(&usage);
-	if (rel->rd_rel->relkind == RELKIND_TOASTVALUE && zheap_chunk_vacuum(rel))
+	if (rel->rd_rel->relkind == RELKIND_TOASTVALUE &&
+		zheap_toast_heap_vacuum(rel))
 		return;
 	if (advance_frozenxid(rel, params))
 		return;

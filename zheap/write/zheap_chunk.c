@@ -36,21 +36,16 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/catalog.h"
-#include "catalog/indexing.h"
-#include "catalog/pg_am_d.h"
 #include "catalog/pg_class.h"
 #include "common/hashfn.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
-#include "storage/lwlock.h"
-#include "storage/proc.h"
 #include "storage/procarray.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 
 #include "undo/undo.h"
 #include "undo/undo_debug.h"
@@ -87,55 +82,6 @@ typedef struct Chunks
  *	the toast table
  * ----------------------------------------------------------------
  */
-
-/*
- * pg_upgrade lets the new cluster create a toast table and puts the old file
- * there.  The new one is a zheap, but a table that version 1.0 made has a
- * heap's file.
- */
-static bool
-has_heap_file(Relation toastrel)
-{
-	BlockNumber nblocks = RelationGetNumberOfBlocks(toastrel);
-
-	for (BlockNumber block = 0; block < nblocks; block++)
-	{
-		Buffer		buffer = ReadBuffer(toastrel, block);
-		bool		is_new;
-		bool		is_heap;
-
-		CHECK_FOR_INTERRUPTS();
-		LockBuffer(buffer, BUFFER_LOCK_SHARE);
-		is_new = PageIsNew(BufferGetPage(buffer));
-		is_heap = !is_new && PageGetSpecialSize(BufferGetPage(buffer)) == 0;
-		UnlockReleaseBuffer(buffer);
-		if (!is_new)
-			return is_heap;
-	}
-	return false;
-}
-
-/*
- * Is the toast table a heap?  A file that is one, in spite of the catalog, is
- * used as one until VACUUM puts that right.
- */
-bool
-zheap_chunk_is_heap(Relation toastrel)
-{
-	if (toastrel->rd_tableam == GetHeapamTableAmRoutine())
-		return true;
-	if (toastrel->rd_amcache != NULL)
-		return false;
-	if (has_heap_file(toastrel))
-	{
-		toastrel->rd_tableam = GetHeapamTableAmRoutine();
-		return true;
-	}
-	/* not empty, and not a heap: the answer stays */
-	if (RelationGetNumberOfBlocks(toastrel) > 0)
-		toastrel->rd_amcache = MemoryContextAllocZero(CacheMemoryContext, 1);
-	return false;
-}
 
 static void
 open_indexes(Chunks *chunks, Relation toastrel, LOCKMODE lockmode)
@@ -312,7 +258,7 @@ choose_identity(Relation rel, Chunks *chunks, struct varatt_external *new,
 	}
 	open_indexes(&before, table_open(rel->rd_toastoid, AccessShareLock),
 				 AccessShareLock);
-	(void) zheap_chunk_is_heap(before.rel);
+	(void) zheap_toast_heap_is_one(before.rel);
 	id = unused_identity(chunks, &before);
 	close_indexes(&before);
 	table_close(before.rel, AccessShareLock);
@@ -562,7 +508,7 @@ zheap_chunk_defies(Relation rel, ZSaveHint *hint, Datum value, char method)
 		return false;
 
 	toastrel = table_open(rel->rd_rel->reltoastrelid, RowExclusiveLock);
-	if (!zheap_chunk_is_heap(toastrel))
+	if (!zheap_toast_heap_is_one(toastrel))
 	{
 		open_indexes(&chunks, toastrel, RowExclusiveLock);
 		compare_values(&chunks, hint, VARDATA_ANY(new), len);
@@ -682,7 +628,7 @@ zheap_chunk_save(Relation rel, Datum value, struct varlena *old,
 
 	Assert(!VARATT_IS_EXTERNAL(DatumGetPointer(value)));
 	options &= ~HEAP_INSERT_SPECULATIVE;
-	if (zheap_chunk_is_heap(toastrel))
+	if (zheap_toast_heap_is_one(toastrel))
 	{
 		Datum		external = toast_save_datum(rel, value, old, options);
 
@@ -786,7 +732,7 @@ zheap_chunk_delete(Relation rel, Datum value, bool speculative)
 		return;
 	VARATT_EXTERNAL_GET_POINTER(pointer, DatumGetPointer(value));
 	toastrel = table_open(pointer.va_toastrelid, RowExclusiveLock);
-	if (zheap_chunk_is_heap(toastrel))
+	if (zheap_toast_heap_is_one(toastrel))
 		toast_delete_datum(rel, value, speculative);
 	else
 		delete_value(toastrel, pointer.va_valueid, speculative);
@@ -803,7 +749,7 @@ zheap_chunk_is_deleted(struct varlena *value)
 
 	VARATT_EXTERNAL_GET_POINTER(pointer, value);
 	toastrel = table_open(pointer.va_toastrelid, AccessShareLock);
-	(void) zheap_chunk_is_heap(toastrel);
+	(void) zheap_toast_heap_is_one(toastrel);
 	open_indexes(&chunks, toastrel, AccessShareLock);
 	found = value_exists(&chunks, SnapshotSelf, pointer.va_valueid);
 	close_indexes(&chunks);
@@ -917,7 +863,7 @@ zheap_chunk_fetch(Relation toastrel, Oid valueid, int32 attrsize,
 				  int32 sliceoffset, int32 slicelength,
 				  struct varlena *result)
 {
-	if (zheap_chunk_is_heap(toastrel))
+	if (zheap_toast_heap_is_one(toastrel))
 		table_relation_fetch_toast_slice(toastrel, valueid, attrsize,
 										 sliceoffset, slicelength, result);
 	else
@@ -948,7 +894,7 @@ zheap_chunk_fetch_ended(struct varlena *value, Fxid ended_by)
 	VARATT_EXTERNAL_GET_POINTER(pointer, value);
 	size = VARATT_EXTERNAL_GET_EXTSIZE(pointer);
 	toastrel = table_open(pointer.va_toastrelid, AccessShareLock);
-	if (size > 0 && !zheap_chunk_is_heap(toastrel))
+	if (size > 0 && !zheap_toast_heap_is_one(toastrel))
 	{
 		result = palloc(size + VARHDRSZ);
 		if (VARATT_EXTERNAL_IS_COMPRESSED(pointer))
@@ -964,70 +910,4 @@ zheap_chunk_fetch_ended(struct varlena *value, Fxid ended_by)
 		return result;
 	/* else let core say what is missing */
 	return gone ? NULL : detoast_external_attr(value);
-}
-
-/* ----------------------------------------------------------------
- *	toast tables of version 1.0
- * ----------------------------------------------------------------
- */
-
-/*
- * Snapshots leave the xid of a lazy VACUUM out: a row that it has written would
- * be taken for aborted, and be marked so, while it runs.  From here on it is a
- * transaction like others.
- */
-static void
-leave_lazy_vacuum(void)
-{
-	Assert(!TransactionIdIsValid(GetTopTransactionIdIfAny()));
-	LWLockAcquire(ProcArrayLock, LW_EXCLUSIVE);
-	MyProc->statusFlags &= ~PROC_IN_VACUUM;
-	ProcGlobal->statusFlags[MyProc->pgxactoff] = MyProc->statusFlags;
-	LWLockRelease(ProcArrayLock);
-}
-
-/* Change pg_class.relam.  (Toast tables have no dependency on it.) */
-static void
-set_access_method(Oid toastrelid, Oid am)
-{
-	Relation	class_rel = table_open(RelationRelationId, RowExclusiveLock);
-	HeapTuple	tuple = SearchSysCacheCopy1(RELOID,
-											ObjectIdGetDatum(toastrelid));
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for relation %u", toastrelid);
-	((Form_pg_class) GETSTRUCT(tuple))->relam = am;
-	CatalogTupleUpdate(class_rel, &tuple->t_self, tuple);
-	heap_freetuple(tuple);
-	table_close(class_rel, RowExclusiveLock);
-}
-
-bool
-zheap_chunk_vacuum(Relation toastrel)
-{
-	if (!zheap_chunk_is_heap(toastrel))
-		return false;
-	leave_lazy_vacuum();
-	set_access_method(RelationGetRelid(toastrel), HEAP_TABLE_AM_OID);
-	ereport(LOG,
-			(errmsg("toast table \"%s\" is a heap and will be treated as such from now on",
-					RelationGetRelationName(toastrel))));
-	return true;
-}
-
-/*
- * Core swaps access methods, too, but can't if they differ: it looks for
- * dependencies that toast tables don't have.
- */
-void
-zheap_chunk_prepare_swap(Oid oldtoast, Oid newtoast)
-{
-	Relation	oldrel = table_open(oldtoast, AccessExclusiveLock);
-	Relation	newrel = table_open(newtoast, AccessShareLock);
-	Oid			am = newrel->rd_rel->relam;
-
-	if (oldrel->rd_rel->relam != am)
-		set_access_method(oldtoast, am);
-	table_close(newrel, AccessShareLock);
-	table_close(oldrel, NoLock);
 }
