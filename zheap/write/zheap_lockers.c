@@ -263,16 +263,29 @@ scan_origin(Relation rel, const ZOrigin *origin, LockTupleMode want,
 	ReleaseBuffer(buffer);
 }
 
-/* the xid of a virtual transaction, which may be prepared; Invalid if none */
+/*
+ * The xid of a virtual transaction, which may be prepared; Invalid if none.
+ *
+ * Its process may go on meanwhile.  An xid that was read before the process
+ * still had that transaction is the transaction's.  Else the transaction ended,
+ * or it was prepared: then it was among the prepared ones before its process
+ * gave it up.
+ */
 static TransactionId
 xid_of_virtual(VirtualTransactionId vxid)
 {
 	PGPROC	   *proc = CompatVxidProc(vxid);
+	TransactionId xid = InvalidTransactionId;
 	bool		more;
 
-	/* a word that the process itself writes, seldom */
-	if (proc != NULL && CompatProcLxid(proc) == vxid.localTransactionId)
-		return *(volatile TransactionId *) &proc->xid;
+	/* words that the process itself writes, seldom */
+	if (proc != NULL)
+		xid = *(volatile TransactionId *) &proc->xid;
+	UNDO_POINT("locker-xid-read");
+	pg_read_barrier();
+	if (TransactionIdIsValid(xid) &&
+		CompatProcLxid((volatile PGPROC *) proc) == vxid.localTransactionId)
+		return xid;
 	return TwoPhaseGetXidByVirtualXID(vxid, &more);
 }
 
