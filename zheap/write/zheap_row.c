@@ -15,6 +15,7 @@
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
+#include "utils/resowner.h"
 
 #include "undo/undo_debug.h"
 #include "zheap/history/zheap_stat.h"
@@ -412,13 +413,19 @@ TM_Result
 zheap_row_take_overflow_lock(ZRowWrite *w)
 {
 	LockTupleMode mode = w->mode;
+	ResourceOwner owner = CurrentResourceOwner;
+	LockAcquireResult acquired;
 	LOCKTAG		tag;
 
 	zheap_row_unlock(w);
 	zheap_lockers_overflow_tag(&tag, w->rel, w->block, w->off);
 
-	if (LockAcquire(&tag, heavy_mode[mode], false,
-					w->policy != LockWaitBlock) == LOCKACQUIRE_NOT_AVAIL)
+	/* not the cursor's: its locks go if it fails in a savepoint */
+	CurrentResourceOwner = CurTransactionResourceOwner;
+	acquired = LockAcquire(&tag, heavy_mode[mode], false,
+						   w->policy != LockWaitBlock);
+	CurrentResourceOwner = owner;
+	if (acquired == LOCKACQUIRE_NOT_AVAIL)
 	{
 		if (w->policy == LockWaitError)
 			row_not_available(w);
