@@ -134,6 +134,8 @@ get_toast_snapshot(void)
 #define CompatVxidProc(vxid)			BackendIdGetProc((vxid).backendId)
 #define CompatProcLxid(proc)			((proc)->lxid)
 
+#define CompatLockHeldByMe(tag, mode)	LockHeldByMe(tag, mode)
+
 /* tuple slots aren't asked whose row they hold */
 #define COMPAT_NO_CURRENT_XACT_TUPLE
 
@@ -157,6 +159,7 @@ get_toast_snapshot(void)
 #define OldSnapshotThresholdActive()	false
 #define CompatVxidProc(vxid)			ProcNumberGetProc((vxid).procNumber)
 #define CompatProcLxid(proc)			((proc)->vxid.lxid)
+#define CompatLockHeldByMe(tag, mode)	LockHeldByMe(tag, mode, false)
 
 #if PG_VERSION_NUM < 180000
 #include "access/tidstore.h"

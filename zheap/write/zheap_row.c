@@ -335,6 +335,21 @@ row_not_available(ZRowWrite *w)
 					RelationGetRelationName(w->rel))));
 }
 
+/* Does my transaction hold the row's overflow lock, in any mode? */
+static bool
+row_has_overflow_lock(const ZRowWrite *w)
+{
+	LOCKTAG		tag;
+
+	zheap_lockers_overflow_tag(&tag, w->rel, w->block, w->off);
+	for (int mode = LockTupleKeyShare; mode <= LockTupleExclusive; mode++)
+	{
+		if (CompatLockHeldByMe(&tag, heavy_mode[mode]))
+			return true;
+	}
+	return false;
+}
+
 /*
  * Queue for the row, so that waiters get it in turn.  A transaction that
  * already has some lock on the row does not queue: it would wait for those
@@ -346,7 +361,7 @@ row_queue(ZRowWrite *w)
 	LOCKMODE	heavy = heavy_mode[w->mode];
 
 	if (w->held.queue || w->lockers.own_live || w->origins.own_live ||
-		w->top.status == ZXACT_CURRENT)
+		w->top.status == ZXACT_CURRENT || row_has_overflow_lock(w))
 		return true;
 
 	UNDO_ERROR_POINT("before-wait");
