@@ -437,8 +437,13 @@ zheap_row_take_overflow_lock(ZRowWrite *w)
 
 	/* not the cursor's: its locks go if it fails in a savepoint */
 	CurrentResourceOwner = CurTransactionResourceOwner;
-	acquired = LockAcquire(&tag, heavy_mode[mode], false,
-						   w->policy != LockWaitBlock);
+	acquired = LockAcquire(&tag, heavy_mode[mode], false, true);
+	if (acquired == LOCKACQUIRE_NOT_AVAIL && w->policy == LockWaitBlock)
+	{
+		w->waited_for = zheap_lockers_overflow_holder(w->rel, w->block,
+													  w->off);
+		acquired = LockAcquire(&tag, heavy_mode[mode], false, false);
+	}
 	CurrentResourceOwner = owner;
 	if (acquired == LOCKACQUIRE_NOT_AVAIL)
 	{
