@@ -1,7 +1,7 @@
 # Row lockers that got no xact slot hold the overflow lock of the row.  One is
 # prepared while another process asks who holds it: who moves the row, and so
 # has to name the lockers, or who deletes it and asks whom the old place had.
-# The lock isn't lost.  Needs a server with assertions (undo_debug.h).
+# The lock isn't lost, nor by a crash.  Needs a server with assertions (undo_debug.h).
 use strict;
 use warnings;
 use FindBin;
@@ -70,9 +70,24 @@ like(ask($d, ''), $refused, 'it is seen');
 $node->safe_psql('postgres', "ROLLBACK PREPARED 'k'");
 is(ask($d, 'DELETE FROM t WHERE id = 60 RETURNING v'), '-60', 'until it ends');
 
+ask($k, 'ROLLBACK');
+
+# after a crash nobody knows more of it than that it is prepared
+is(ask($m, lock_row(65) . '; COMMIT'), '-65', 'a third row moves');
+is(ask($k, "SELECT id FROM t WHERE id = 70 FOR SHARE; PREPARE TRANSACTION 'k'"), '70', 'the locker locks another one, and is prepared');
+kill_server($node);
 finish_session($_) foreach $m, $k, $d;
+ok(start_after_kill($node), 'the server crashed');
+for my $id (65, 70)
+{
+	my ($rc, $out, $err) = $node->psql('postgres', "SET lock_timeout = '300ms'; DELETE FROM t WHERE id = $id");
+	like($err, $refused, "row $id is locked all the same");
+}
+$node->safe_psql('postgres', "COMMIT PREPARED 'k'");
+is($node->safe_psql('postgres', 'WITH d AS (DELETE FROM t WHERE id IN (65, 70) RETURNING v) SELECT sum(v) FROM d'), 5, 'until it ends');
+
 $node->safe_psql('postgres', "COMMIT PREPARED 'w$_'") foreach 1 .. 5;
-is($node->safe_psql('postgres', 'SELECT count(*), sum(v) FROM t'), '198|' . (20100 - 110), 'rows at the end');
+is($node->safe_psql('postgres', 'SELECT count(*), sum(v) FROM t'), '196|' . (20100 - 50 - 60 - 65 - 70), 'rows at the end');
 undo_quiet($node, 'at the end');
 ok(check_tables($node, 'at the end'), 'tables are sound');
 $node->stop;
