@@ -73,6 +73,7 @@ OBJS = \
 	zheap/history/zheap_newest.o \
 	zheap/history/zheap_describe.o \
 	zheap/history/zheap_keyed.o \
+	zheap/history/zheap_old_keys.o \
 	zheap/history/zheap_announce.o \
 	zheap/space/zheap_buffer.o \
 	zheap/space/zheap_fsm_notes.o \

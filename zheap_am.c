@@ -32,6 +32,7 @@
 #include "zheap/zheap.h"
 #include "zheap/decode/zheap_decode.h"
 #include "zheap/history/zheap_announce.h"
+#include "zheap/history/zheap_old_keys.h"
 #include "zheap/history/zheap_jump.h"
 #include "zheap/history/zheap_keyed.h"
 #include "zheap/history/zheap_stat.h"
@@ -123,6 +124,7 @@ zheap_shmem_request(void)
 	undo_snapshot_limit_shmem_request();
 	table_stats_shmem_request();
 	zheap_announce_shmem_request();
+	zheap_old_keys_shmem_request();
 }
 
 static void
@@ -135,6 +137,7 @@ zheap_shmem_startup(void)
 	undo_snapshot_limit_shmem_startup();
 	table_stats_shmem_startup();
 	zheap_announce_shmem_startup();
+	zheap_old_keys_shmem_startup();
 }
 
 /*

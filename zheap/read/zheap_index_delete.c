@@ -19,8 +19,9 @@
 
 #include "undo/undo_debug.h"
 #include "zheap/history/zheap_keyed.h"
-#include "zheap/read/zheap_read.h"
+#include "zheap/history/zheap_old_keys.h"
 #include "zheap/history/zheap_walk.h"
+#include "zheap/read/zheap_read.h"
 #include "zheap/write/zheap_write.h"
 
 /* pages that one call of bottom-up deletion may look at, or read from disk */
@@ -43,6 +44,7 @@ typedef struct EntryGroup
 	int			first;			/* in the sorted array of entries */
 	int			n;
 	int			promising;		/* so many does the index AM expect to be dead */
+	int			noted;			/* so many have been noted as old */
 } EntryGroup;
 
 /* by TID; index pages have hundreds */
@@ -60,9 +62,9 @@ compare_entries(const void *a, const void *b)
 }
 
 /*
- * Pages where most is to be expected come first.  Small differences don't
- * count: then it is the lower block from *arg on, and after the last one the
- * first.
+ * Pages where most is to be expected come first: what was noted, then what the
+ * index AM promises.  Small differences of that don't count: then it is the
+ * lower block from *arg on, and after the last one the first.
  */
 static int
 compare_groups(const void *a, const void *b, void *arg)
@@ -73,6 +75,8 @@ compare_groups(const void *a, const void *b, void *arg)
 	int			la = pg_leftmost_one_pos32(ga->promising | ALIKE);
 	int			lb = pg_leftmost_one_pos32(gb->promising | ALIKE);
 
+	if (ga->noted != gb->noted)
+		return ga->noted > gb->noted ? -1 : 1;
 	if (la != lb)
 		return la > lb ? -1 : 1;
 	la = pg_leftmost_one_pos32(ga->n);
@@ -82,11 +86,16 @@ compare_groups(const void *a, const void *b, void *arg)
 	return ga->block - start < gb->block - start ? -1 : 1;
 }
 
-/* Sort the entries by TID and list the table pages; returns their number. */
+/*
+ * Sort the entries by TID and list the table pages; returns their number.
+ * leaf is NULL if the index isn't soft.
+ */
 static int
-group_entries(TM_IndexDeleteOp *delstate, EntryGroup *groups)
+group_entries(TM_IndexDeleteOp *delstate, Page leaf, EntryGroup *groups)
 {
 	int			ngroups = 0;
+	OffsetNumber at = InvalidOffsetNumber;
+	uint32		key = 0;
 
 	qsort(delstate->deltids, delstate->ndeltids, sizeof(TM_IndexDelete),
 		  compare_entries);
@@ -101,11 +110,22 @@ group_entries(TM_IndexDeleteOp *delstate, EntryGroup *groups)
 			groups[ngroups].first = i;
 			groups[ngroups].n = 0;
 			groups[ngroups].promising = 0;
+			groups[ngroups].noted = 0;
 			ngroups++;
 		}
 		groups[ngroups - 1].n++;
 		if (delstate->status[entry->id].promising)
 			groups[ngroups - 1].promising++;
+		if (leaf == NULL || !delstate->bottomup)
+			continue;
+		if (at != delstate->status[entry->id].idxoffnum)
+		{
+			at = delstate->status[entry->id].idxoffnum;
+			key = zheap_old_keys_hash(delstate->irel, (IndexTuple)
+									  PageGetItem(leaf, PageGetItemId(leaf, at)));
+		}
+		if (zheap_old_keys_noted(key, &entry->tid))
+			groups[ngroups - 1].noted++;
 	}
 	return ngroups;
 }
@@ -197,9 +217,9 @@ typedef struct Progress
 } Progress;
 
 static bool
-another_block_is_worth_it(const Progress *p, bool soft, int wanted)
+another_block_is_worth_it(const Progress *p, bool soft, bool noted, int wanted)
 {
-	if (p->freed >= wanted)
+	if (p->freed >= wanted && !noted)
 		return false;
 	if (soft)
 		return p->read < BOTTOMUP_MAX_BLOCKS &&
@@ -219,8 +239,9 @@ another_block_is_worth_it(const Progress *p, bool soft, int wanted)
  * (the first one often has the newest versions).  In a soft index changed
  * rows have left others, and the index AM expects none: where most keys are
  * different, each entry is of another page, and those of the rows that changed
- * are anywhere.  There it goes on while enough are found to pay for the pages,
- * each time from another one, so as not to begin with what was cleaned last.
+ * are anywhere.  There those come first that were noted as old, as many as there
+ * are; then it goes on while enough are found to pay for the pages, each time
+ * from another one, so as not to begin with what was cleaned last.
  * The entries of pages visited are what comes back in deltids, or none if
  * none of them can be deleted.
  *
@@ -250,7 +271,13 @@ zheap_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 	if (nentries == 0)
 		return InvalidTransactionId;
 	groups = palloc(sizeof(EntryGroup) * nentries);
-	ngroups = group_entries(delstate, groups);
+	/* the caller has the leaf locked, exclusively (Z50) */
+	if (soft)
+	{
+		leafbuf = ReadBuffer(delstate->irel, delstate->iblknum);
+		leaf = BufferGetPage(leafbuf);
+	}
+	ngroups = group_entries(delstate, leaf, groups);
 	sorted = palloc(sizeof(TM_IndexDelete) * nentries);
 	memcpy(sorted, delstate->deltids, sizeof(TM_IndexDelete) * nentries);
 	if (delstate->bottomup)
@@ -261,12 +288,6 @@ zheap_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 		qsort_arg(groups, ngroups, sizeof(EntryGroup), compare_groups, &start);
 	}
 
-	/* the caller has the leaf locked, exclusively (Z50) */
-	if (soft)
-	{
-		leafbuf = ReadBuffer(delstate->irel, delstate->iblknum);
-		leaf = BufferGetPage(leafbuf);
-	}
 	zheap_visibility_begin(&cx, rel, NULL);
 	for (int g = 0; g < ngroups; g++)
 	{
@@ -285,8 +306,9 @@ zheap_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 		progress.read = pgBufferUsage.shared_blks_read - read_before;
 		progress.found += progress.found_last;
 		progress.freed += freed_here;
-		if (limited &&
+		if (limited && g + 1 < ngroups &&
 			!another_block_is_worth_it(&progress, soft,
+									   groups[g + 1].noted > 0,
 									   delstate->bottomupfreespace))
 			break;
 	}

@@ -21,6 +21,7 @@
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/history/zheap_old_keys.h"
 #include "zheap/write/zheap_entry.h"
 
 /* does an item of a leaf, which has the key, name the TID */
@@ -96,8 +97,9 @@ entry_exists(Relation rel, Relation index, Datum *values, bool *isnull,
 
 void
 zheap_entry_insert(Relation rel, const ZSoftIndexes *indexes,
-				   Bitmapset *changed, TupleTableSlot *slot,
-				   const ItemPointerData *tid, bool may_exist)
+				   Bitmapset *changed, const char *old, uint16 oldlen,
+				   TupleTableSlot *slot, const ItemPointerData *tid,
+				   bool may_exist)
 {
 	for (int i = 0; i < indexes->n; i++)
 	{
@@ -120,6 +122,7 @@ zheap_entry_insert(Relation rel, const ZSoftIndexes *indexes,
 		if (!may_exist || !entry_exists(rel, index, values, isnull, &plain))
 			index_insert(index, values, isnull, &plain, rel, UNIQUE_CHECK_NO,
 						 true, NULL);
+		zheap_old_keys_note(rel, index, old, oldlen, tid);
 		index_close(index, NoLock);
 	}
 }

@@ -787,7 +787,8 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 		if (plan.move && plan.waited)
 			zheap_announce_make(rel);
 		if (!plan.move && plan.new_entries != NULL)
-			zheap_entry_insert(rel, plan.soft, plan.new_entries, slot, &newtid,
+			zheap_entry_insert(rel, plan.soft, plan.new_entries, w->image,
+							   w->image_len, slot, &newtid,
 							   plan.may_have_entry);
 
 		zheap_stat_count(rel, update_counter(w, &plan), 1);
