@@ -25,6 +25,7 @@
 #include "access/relation.h"
 #include "catalog/pg_am_d.h"
 #include "catalog/pg_index.h"
+#include "catalog/pg_type_d.h"
 #include "optimizer/optimizer.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
@@ -90,6 +91,25 @@ zheap_keyed_is_soft_kind(Relation rel, Relation index)
 }
 
 /*
+ * The opclasses of bpchar say that equality is equality of bytes, but blanks at
+ * the end don't count for them.  Values of a column with a length are padded to
+ * it.
+ */
+static bool
+equals_differ(Relation rel, Relation index)
+{
+	for (int i = 0; i < index->rd_index->indnatts; i++)
+	{
+		AttrNumber	attnum = index->rd_index->indkey.values[i];
+
+		if (index->rd_opcintype[i] == BPCHAROID &&
+			TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypmod < 0)
+			return true;
+	}
+	return false;
+}
+
+/*
  * Is an index soft now?  One that is being built or dropped isn't: whoever
  * does that relies on rows that move.
  */
@@ -100,7 +120,7 @@ is_soft(Relation rel, Relation index)
 	bool		allequalimage;
 
 	if (!index->rd_index->indisvalid || !index->rd_index->indisready ||
-		!zheap_keyed_is_soft_kind(rel, index))
+		!zheap_keyed_is_soft_kind(rel, index) || equals_differ(rel, index))
 		return false;
 	_bt_metaversion(index, &heapkeyspace, &allequalimage);
 	return heapkeyspace && allequalimage;
