@@ -129,6 +129,28 @@ SELECT keyed_differences();
 SELECT both_do('UPDATE @ SET a = 3 WHERE id = 45');
 SELECT keyed_differences();
 
+-- nobody can compare such a value with an entry that VACUUM meets: the older entry
+-- stays, and so does the mark
+CREATE TABLE kz_out (id int PRIMARY KEY, n int, s text, x text) USING zheap;
+ALTER TABLE kz_out ALTER x SET STORAGE MAIN;
+CREATE INDEX ON kz_out (s);
+CREATE INDEX ON kz_out (n);
+INSERT INTO kz_out VALUES (1, 1, repeat('s', 30), 'x');
+CALL keyed_allow('kz_out');
+UPDATE kz_out SET s = 'other';
+UPDATE kz_out SET s = repeat('s', 30);
+UPDATE kz_out SET x = (SELECT string_agg(md5(i::text), '') FROM generate_series(1, 90) i);
+SELECT ctid, 'hasexternal' = ANY (i.flags) AS out_of_line FROM kz_out, zheap_page_items('kz_out', 0) i WHERE lp = 1;
+VACUUM (TRUNCATE off) kz_out; CREATE TABLE kz_tick (); DROP TABLE kz_tick;
+VACUUM (TRUNCATE off) kz_out; CREATE TABLE kz_tick (); DROP TABLE kz_tick;
+VACUUM (TRUNCATE off) kz_out; CREATE TABLE kz_tick (); DROP TABLE kz_tick;
+VACUUM (TRUNCATE off) kz_out;
+SET enable_seqscan = off;
+SELECT count(*) FROM kz_out WHERE s = 'other';
+RESET enable_seqscan;
+SELECT * FROM zheap_check('kz_out');
+DROP TABLE kz_out;
+
 -- blanks at the end, which bpchar's opclasses leave aside: a column with a length has
 -- all of them, one without has values that are equal and not the same
 CREATE DOMAIN kz_five AS char(5);

@@ -460,12 +460,19 @@ zheap_keyed_compare_tids(const void *a, const void *b)
  * ----------------------------------------------------------------
  */
 
-/* the walk stands at a version that counts; does it have the entry's key */
+/*
+ * The walk stands at a version that counts; does it have the entry's key?  Of
+ * values out of line nobody can tell here, so that the entry stays; but it may
+ * be an older one as well (Z52).
+ */
 static bool
-version_needs(ZWalk *walk, Relation index, IndexTuple entry)
+version_needs(ZWalk *walk, Relation index, IndexTuple entry, bool *same)
 {
-	return zheap_keyed_compare(walk->rel, index, entry, walk->image,
-							   *walk->len, false) != ZKEY_OTHER;
+	ZKeyMatch	match = zheap_keyed_compare(walk->rel, index, entry,
+											walk->image, *walk->len, false);
+
+	*same = match == ZKEY_SAME;
+	return match != ZKEY_OTHER;
 }
 
 /*
@@ -478,6 +485,7 @@ walk_needs(ZWalk *walk, Page page, Buffer buffer, Relation index,
 {
 	ZWalkState	state = zheap_walk_start(walk, page);
 	bool		first = true;
+	bool		same;
 
 	while (state == ZWALK_OWNED)
 	{
@@ -503,9 +511,9 @@ walk_needs(ZWalk *walk, Page page, Buffer buffer, Relation index,
 		}
 		if (status != ZXACT_ABORTED)
 		{
-			if (version_needs(walk, index, entry))
+			if (version_needs(walk, index, entry, &same))
 			{
-				*newest = first;
+				*newest = first && same;
 				return true;
 			}
 			first = false;
@@ -517,9 +525,9 @@ walk_needs(ZWalk *walk, Page page, Buffer buffer, Relation index,
 	}
 	if (state == ZWALK_NONE)
 		return true;
-	if (!version_needs(walk, index, entry))
+	if (!version_needs(walk, index, entry, &same))
 		return false;
-	*newest = first;
+	*newest = first && same;
 	return true;
 }
 
