@@ -35,8 +35,7 @@
 #include "utils/wait_event.h"
 
 #include "undo/undo_debug.h"
-#include "undo/undo.h"
-#include "undo/undo_debug.h"
+#include "undo/undo_fake.h"
 #include "undo/undo_log.h"
 #include "undo/undo_worker.h"
 
@@ -69,6 +68,7 @@ typedef struct ForegroundState
 {
 	const UndoTouchedPage *page;	/* being rolled back */
 	Relation	rel;
+	UndoFakeRelation *fake;		/* memory for it, which outlives errors */
 	bool		temp;			/* pages of temporary tables */
 	bool		done;
 } ForegroundState;
@@ -365,19 +365,20 @@ apply_pages(const UndoTouchedPage *pages, int npages, bool unlimited,
 								   page->locator) &&
 			  RelationGetRelid(state->rel) == page->reloid))
 		{
-			undo_fake_relation_free(state->rel);
+			undo_fake_relation_end(state->rel);
 			state->rel = NULL;
 		}
 		if (state->rel == NULL)
-			state->rel = undo_fake_relation(page->locator, page->persistence,
-											page->reloid);
+			state->rel = undo_fake_relation_init(state->fake, page->locator,
+												 page->persistence,
+												 page->reloid);
 		state->page = page;
 		undo_apply_page(state->rel, page->block);
 		state->page = NULL;
 	}
 	/* in any case: smgr knows where its field for the open file is */
 	if (state->rel != NULL)
-		undo_fake_relation_free(state->rel);
+		undo_fake_relation_end(state->rel);
 	state->rel = NULL;
 	return in_time;
 }
@@ -451,12 +452,14 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 	MemoryContext volatile workcontext = NULL;
 	ErrorData  *outer;
 	Fxid		top;
+	UndoFakeRelation fake;
 	volatile ForegroundState state = {0};
 	volatile bool failed = false;
 
 	Assert(CritSectionCount == 0);
 	Assert(npages > 0);
 	state.temp = pages[0].persistence == RELPERSISTENCE_TEMP;
+	state.fake = &fake;
 
 	/*
 	 * While the process exits any ERROR would be FATAL, and cut the abort
@@ -504,7 +507,7 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 		failed_top_fxid = top;
 		report_failure((const ForegroundState *) &state, error);
 		if (state.rel != NULL)
-			undo_fake_relation_free(state.rel);
+			undo_fake_relation_end(state.rel);
 		if (outer != NULL)
 			restore_outer_error(&saved, outer);
 	}

@@ -9,39 +9,31 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "catalog/pg_class.h"
 #include "catalog/storage.h"
 #include "miscadmin.h"
 #include "storage/smgr.h"
 #include "utils/builtins.h"
-#include "utils/rel.h"
 
-#include "undo/undo.h"
-
-typedef struct FakeRelation
-{
-	RelationData rel;
-	FormData_pg_class form;
-} FakeRelation;
+#include "undo/undo_fake.h"
 
 /*
  * A relcache entry made by hand, good for buffers, smgr, FSM and
  * RelationNeedsWAL(), in places where catalogs can't be read.  It has no
  * tuple descriptor and no table AM: RelationGetNumberOfBlocks() would crash,
- * smgrnblocks(RelationGetSmgr(rel), ..) is the way.  Allocated in the current
- * memory context; must be given to undo_fake_relation_free() before that
- * goes, because the storage manager points back at it.
+ * smgrnblocks(RelationGetSmgr(rel), ..) is the way.  It must be ended before
+ * its memory goes, because the storage manager points back at it.
  */
 Relation
-undo_fake_relation(RelFileLocator locator, char persistence, Oid reloid)
+undo_fake_relation_init(UndoFakeRelation *fake, RelFileLocator locator,
+						char persistence, Oid reloid)
 {
-	FakeRelation *fake = palloc0(sizeof(FakeRelation));
 	Relation	rel = &fake->rel;
 
 	Assert(persistence == RELPERSISTENCE_PERMANENT ||
 		   persistence == RELPERSISTENCE_UNLOGGED ||
 		   persistence == RELPERSISTENCE_TEMP);
 
+	memset(fake, 0, sizeof(*fake));
 	rel->rd_rel = &fake->form;
 	rel->rd_locator = locator;
 	rel->rd_id = reloid;
@@ -79,8 +71,22 @@ undo_fake_relation(RelFileLocator locator, char persistence, Oid reloid)
 }
 
 void
-undo_fake_relation_free(Relation rel)
+undo_fake_relation_end(Relation rel)
 {
 	smgr_forget_relation(rel);
+}
+
+/* In the current memory context; to be freed before that goes. */
+Relation
+undo_fake_relation(RelFileLocator locator, char persistence, Oid reloid)
+{
+	return undo_fake_relation_init(palloc(sizeof(UndoFakeRelation)), locator,
+								   persistence, reloid);
+}
+
+void
+undo_fake_relation_free(Relation rel)
+{
+	undo_fake_relation_end(rel);
 	pfree(rel);
 }

@@ -34,6 +34,10 @@
 /* equal bytes between two ranges that are cheaper logged than skipped */
 #define DELTA_MERGE_GAP			UNDO_KNOB("delta-gap", 8, 1, 64)
 
+/* parts that a change may name, until all of the page is looked at */
+#define MAX_PARTS \
+	UNDO_KNOB("delta-parts", ZDELTA_MAX_PARTS, 1, ZDELTA_MAX_PARTS)
+
 /* xact slots that a page gets at most (assert builds: fewer than it can have) */
 #define XACT_SLOTS_AT_MOST		UNDO_KNOB("xact-slots", ZHEAP_MAX_XACT_SLOTS, 12, 100)
 
@@ -153,6 +157,34 @@ delta_collect(DeltaRanges *ranges, Page old, Page new)
 	delta_compare(ranges, old, new, upper, BLCKSZ);
 }
 
+#ifdef USE_ASSERT_CHECKING
+static bool
+delta_is_elsewhere(const ZPageDelta *delta, Page old)
+{
+	PGAlignedBlock copy;
+
+	memcpy(copy.data, old, BLCKSZ);
+	for (int i = 0; i < delta->nparts; i++)
+		memcpy(copy.data + delta->first[i], delta->work.data + delta->first[i],
+			   delta->end[i] - delta->first[i]);
+	return memcmp(copy.data + DELTA_FIRST_BYTE,
+				  delta->work.data + DELTA_FIRST_BYTE,
+				  BLCKSZ - DELTA_FIRST_BYTE) != 0;
+}
+#endif
+
+/* The same where only these parts may differ, all of them outside of the hole. */
+static void
+delta_collect_parts(DeltaRanges *ranges, const ZPageDelta *delta, Page old)
+{
+	Assert(!delta_is_elsewhere(delta, old));
+	ranges->overflow = false;
+	ranges->len = 0;
+	for (int i = 0; i < delta->nparts; i++)
+		delta_compare(ranges, old, delta->work.data, delta->first[i],
+					  delta->end[i]);
+}
+
 /* Copy ranges to the page; PANICs if they are malformed. */
 static void
 delta_put_ranges(Page page, const char *data, Size len)
@@ -193,13 +225,8 @@ delta_zero_hole(Page page)
 Page
 zheap_delta_begin(ZPageDelta *delta, Relation rel, Buffer buffer)
 {
-	Assert(BufferIsValid(buffer));
-	Assert(zheap_page_is_valid(BufferGetPage(buffer)));
-
-	delta->rel = rel;
-	delta->buffer = buffer;
-	delta->told = false;
-	memcpy(delta->work.data, BufferGetPage(buffer), BLCKSZ);
+	(void) zheap_delta_begin_parts(delta, rel, buffer);
+	delta->whole = true;
 
 	/*
 	 * The caller goes from line pointer to line pointer and moves tuples: a
@@ -208,6 +235,45 @@ zheap_delta_begin(ZPageDelta *delta, Relation rel, Buffer buffer)
 	zheap_page_check_bodies(rel, BufferGetBlockNumber(buffer),
 							delta->work.data);
 	return (Page) delta->work.data;
+}
+
+Page
+zheap_delta_begin_parts(ZPageDelta *delta, Relation rel, Buffer buffer)
+{
+	Assert(BufferIsValid(buffer));
+	Assert(zheap_page_is_valid(BufferGetPage(buffer)));
+
+	delta->rel = rel;
+	delta->buffer = buffer;
+	delta->told = false;
+	delta->whole = false;
+	delta->nparts = 0;
+	memcpy(delta->work.data, BufferGetPage(buffer), BLCKSZ);
+	return (Page) delta->work.data;
+}
+
+/* Rows and xact slots: parts with the same beginning end alike. */
+void
+zheap_delta_part(ZPageDelta *delta, const void *at, uint16 len)
+{
+	uint16		first = (const char *) at - delta->work.data;
+
+	Assert(first >= DELTA_FIRST_BYTE && first + len <= BLCKSZ);
+	for (int i = 0; i < delta->nparts; i++)
+	{
+		if (delta->first[i] == first)
+		{
+			delta->end[i] = Max(delta->end[i], first + len);
+			return;
+		}
+	}
+	if (delta->nparts >= MAX_PARTS)
+	{
+		delta->whole = true;
+		return;
+	}
+	delta->first[delta->nparts] = first;
+	delta->end[delta->nparts++] = first + len;
 }
 
 /*
@@ -225,7 +291,10 @@ zheap_delta_finish(ZPageDelta *delta, Fxid conflict)
 
 	Assert(zheap_page_is_valid(delta->work.data));
 
-	delta_collect(&ranges, page, delta->work.data);
+	if (delta->whole)
+		delta_collect(&ranges, page, delta->work.data);
+	else
+		delta_collect_parts(&ranges, delta, page);
 	if (ranges.len == 0 && !ranges.overflow)
 		return;
 

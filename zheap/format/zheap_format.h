@@ -59,18 +59,32 @@ zheap_tid_set_tag(ItemPointerData *tid, uint16 tag)
  * standby snapshot is removed (0 = none).  Buffer exclusively locked all
  * along; rel may be a fake relcache entry.  delta_finish with an unchanged
  * page does nothing.
+ *
+ * Who changes a few bytes begins by delta_begin_parts instead and names them,
+ * before or after they change; the rest of the page isn't looked at.  Nor are
+ * its line pointers: the caller checks those that he follows.
  * ----------------------------------------------------------------
  */
+#define ZDELTA_MAX_PARTS		8
+
 typedef struct ZPageDelta
 {
 	Relation	rel;
 	Buffer		buffer;
 	bool		told;			/* to decoding: a speculative row goes; false
 								 * to begin with */
+	bool		whole;			/* any byte may have changed, else these: */
+	int			nparts;
+	uint16		first[ZDELTA_MAX_PARTS];
+	uint16		end[ZDELTA_MAX_PARTS];
 	PGAlignedBlock work;
 } ZPageDelta;
 
 extern Page zheap_delta_begin(ZPageDelta *delta, Relation rel, Buffer buffer);
+extern Page zheap_delta_begin_parts(ZPageDelta *delta, Relation rel,
+									Buffer buffer);
+/* at: in the private copy, outside of the hole */
+extern void zheap_delta_part(ZPageDelta *delta, const void *at, uint16 len);
 extern void zheap_delta_finish(ZPageDelta *delta, Fxid conflict);
 
 /*

@@ -92,26 +92,46 @@ StaticAssertDecl(MY_COMMITTED == 4, "is_my_committed() looks at each");
 /* no fxid below this is from the future; raised when one is met */
 static Fxid known_next_fxid = InvalidFxid;
 
+static const Finished *
+note_finished(Fxid fxid, ZXactStatus status, XLogRecPtr lsn)
+{
+	Finished   *f = finished_place(fxid);
+
+	f->fxid = fxid;
+	f->status = status;
+	f->lsn = lsn;
+	return f;
+}
+
+/*
+ * The abort is recorded when callbacks are told of it, and the first to ask is
+ * the rollback, whose callback comes after this one.
+ */
 static void
-committed_callback(XactEvent event, void *arg)
+ended_callback(XactEvent event, void *arg)
 {
 	static int	next = 0;
 	Fxid		fxid;
 
-	if (event != XACT_EVENT_COMMIT)
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
 		return;
 	fxid = U64FromFullTransactionId(GetTopFullTransactionIdIfAny());
 	if (fxid == InvalidFxid)
 		return;
-	my_committed[next] = fxid;
-	next = (next + 1) % MY_COMMITTED;
+	if (event == XACT_EVENT_ABORT)
+		(void) note_finished(fxid, ZXACT_ABORTED, InvalidXLogRecPtr);
+	else
+	{
+		my_committed[next] = fxid;
+		next = (next + 1) % MY_COMMITTED;
+	}
 	known_next_fxid = Max(known_next_fxid, fxid + 1);
 }
 
 void
 zheap_xact_slot_register(void)
 {
-	RegisterXactCallback(committed_callback, NULL);
+	RegisterXactCallback(ended_callback, NULL);
 }
 
 /* true if no transaction can have fxid yet, so that it is garbage */
@@ -158,7 +178,6 @@ status_of(Fxid fxid)
 {
 	TransactionId xid = XidFromFxid(fxid);
 	const Finished *known = find_finished(fxid);
-	Finished   *f;
 
 	if (known != NULL)
 		return known->status;
@@ -173,13 +192,12 @@ status_of(Fxid fxid)
 	}
 	else if (is_surely_running(fxid) || TransactionIdIsInProgress(xid))
 		return ZXACT_RUNNING;
-	f = finished_place(fxid);
-	f->fxid = InvalidFxid;
-	f->status = TransactionIdDidCommit(xid) ? ZXACT_COMMITTED : ZXACT_ABORTED;
-	f->lsn = f->status == ZXACT_COMMITTED ? TransactionIdGetCommitLSN(xid) :
-		InvalidXLogRecPtr;
-	f->fxid = fxid;
-	return f->status;
+	if (TransactionIdDidCommit(xid))
+		known = note_finished(fxid, ZXACT_COMMITTED,
+							  TransactionIdGetCommitLSN(xid));
+	else
+		known = note_finished(fxid, ZXACT_ABORTED, InvalidXLogRecPtr);
+	return known->status;
 }
 
 ZXactStatus

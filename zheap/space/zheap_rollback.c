@@ -46,6 +46,8 @@ typedef struct Rollback
 {
 	ZWalk		walk;			/* its rel, reader, block; the record read */
 	Page		page;			/* private copy */
+	ZPageDelta *delta;			/* whose copy it is, or NULL */
+	bool		checked;		/* all its line pointers were */
 	int			left;			/* records that this batch may still take */
 	bool		inserts;		/* there were inserts among them */
 } Rollback;
@@ -54,6 +56,20 @@ typedef struct Rollback
  *	one record
  * ----------------------------------------------------------------
  */
+
+/*
+ * What comes changes any row, and line pointers: so these are all looked at,
+ * lest a damaged one leads out of the copy.
+ */
+static void
+change_any(Rollback *rb)
+{
+	if (!rb->checked)
+		zheap_page_check_bodies(rb->walk.rel, rb->walk.block, rb->page);
+	rb->checked = true;
+	if (rb->delta != NULL)
+		rb->delta->whole = true;
+}
 
 /* the tuple at off, or NULL if the pointer is not NORMAL or doesn't exist */
 static char *
@@ -67,6 +83,23 @@ normal_tuple(Page page, OffsetNumber off)
 	return ItemIdIsNormal(lp) ? (char *) PageGetItem(page, lp) : NULL;
 }
 
+/* The same of a tuple that is going to change within its allocation. */
+static char *
+tuple_to_change(Rollback *rb, OffsetNumber off)
+{
+	char	   *tuple = normal_tuple(rb->page, off);
+	ItemId		lp;
+
+	if (tuple == NULL)
+		return NULL;
+	lp = PageGetItemId(rb->page, off);
+	if (!zheap_page_body_is_inside(rb->page, lp))
+		change_any(rb);			/* which says what is wrong */
+	if (rb->delta != NULL)
+		zheap_delta_part(rb->delta, tuple, ItemIdGetLength(lp));
+	return tuple;
+}
+
 /*
  * Rows inserted through the xact slot are no rows any more.  A
  * LOCK_ONLY tuple with it belongs to nobody in this tenure.
@@ -78,6 +111,7 @@ rollback_insert(Rollback *rb, uint8 id)
 	OffsetNumber off;
 
 	rb->inserts = true;
+	change_any(rb);
 	for (off = FirstOffsetNumber; off <= max; off++)
 	{
 		char	   *tuple = normal_tuple(rb->page, off);
@@ -217,6 +251,7 @@ rollback_open_delete(Rollback *rb, uint8 id)
 	OffsetNumber max = PageGetMaxOffsetNumber(rb->page);
 	OffsetNumber off;
 
+	change_any(rb);
 	for (off = FirstOffsetNumber; off <= max; off++)
 	{
 		char	   *tuple = normal_tuple(rb->page, off);
@@ -240,7 +275,7 @@ static void
 rollback_change(Rollback *rb, uint8 id)
 {
 	const ZUndo *r = &rb->walk.undo;
-	char	   *tuple = normal_tuple(rb->page, r->offset);
+	char	   *tuple = tuple_to_change(rb, r->offset);
 	PGAlignedBlock image;
 	ZTupleHeader cur;
 	ZTupleHeader hdr;
@@ -287,7 +322,7 @@ static void
 rollback_lock(Rollback *rb, uint8 id)
 {
 	const ZUndo *r = &rb->walk.undo;
-	char	   *tuple = normal_tuple(rb->page, r->offset);
+	char	   *tuple = tuple_to_change(rb, r->offset);
 	ZTupleHeader hdr;
 
 	if (tuple == NULL)
@@ -359,6 +394,8 @@ rollback_xact_slot(Rollback *rb, uint8 id)
 		}
 
 		/* the xact slot as it was before the record */
+		if (rb->delta != NULL)
+			zheap_delta_part(rb->delta, slot, sizeof(ZXactSlotData));
 		if ((r->flags & ZUNDO_TENURE_START) == 0)
 			slot->urp = chain;
 		else if (r->prev_fxid == InvalidFxid)
@@ -437,6 +474,7 @@ rollback_stubs(Rollback *rb)
 
 	if ((ZPageGetOpaque(rb->page)->flags & ZPAGE_HAS_STUBS) == 0)
 		return true;
+	change_any(rb);
 	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
 	{
 		if (zheap_xact_slot_stub_is_aborted(rb->page, off, rb->walk.hz) &&
@@ -448,19 +486,23 @@ rollback_stubs(Rollback *rb)
 }
 
 /*
- * One batch on a private copy of a page that is locked and valid, hz having
- * been sampled before or under this lock.  Its line pointers were checked: a
- * row passed over would be nobody's, or the xact slot's next owner's.  Returns
+ * One batch on a private copy, that of delta if there is one, of a page that is
+ * locked and valid, hz having been sampled before or under this lock.  Returns
  * whether that was all.  *inserts: whether there were inserts.
+ *
+ * Line pointers are checked before they are followed: a row passed over would be
+ * nobody's, or the xact slot's next owner's.
  */
 static bool
 rollback_work(Relation rel, UndoReader *reader, const UndoHorizons *hz,
-			  Page work, BlockNumber block, bool *inserts)
+			  Page work, ZPageDelta *delta, BlockNumber block, bool *inserts)
 {
 	Rollback	rb;
 	bool		done = true;
 
 	rb.page = work;
+	rb.delta = delta;
+	rb.checked = false;
 	rb.left = ROLLBACK_BATCH;
 	rb.inserts = false;
 	zheap_walk_init(&rb.walk, rel, reader, hz, block, InvalidOffsetNumber,
@@ -483,6 +525,7 @@ rollback_batch(Relation rel, Buffer buffer, const UndoHorizons *hz,
 {
 	Page		page = BufferGetPage(buffer);
 	ZPageDelta	delta;
+	Page		work;
 	UndoReader	reader;
 	bool		inserts;
 	bool		done;
@@ -493,8 +536,8 @@ rollback_batch(Relation rel, Buffer buffer, const UndoHorizons *hz,
 		return false;
 
 	undo_record_reader_open(&reader, rel);
-	done = rollback_work(rel, &reader, hz,
-						 zheap_delta_begin(&delta, rel, buffer),
+	work = zheap_delta_begin_parts(&delta, rel, buffer);
+	done = rollback_work(rel, &reader, hz, work, &delta,
 						 BufferGetBlockNumber(buffer), &inserts);
 
 	/* aborted changes were visible to no snapshot: no conflict */
@@ -590,7 +633,8 @@ zheap_rollback_copy(ZReadContext *cx, Page copy, BlockNumber block)
 	bool		inserts;
 
 	zheap_page_check_bodies(cx->rel, block, copy);
-	(void) rollback_work(cx->rel, &cx->reader, &cx->hz, copy, block, &inserts);
+	(void) rollback_work(cx->rel, &cx->reader, &cx->hz, copy, NULL, block,
+						 &inserts);
 }
 
 /*
