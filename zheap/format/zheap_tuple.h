@@ -272,7 +272,9 @@ typedef struct ZTupleTableSlot
 	uint32		scratchsize;
 	char	   *scratch;		/* aligned copies of misaligned values */
 	ZRows	   *rows;			/* reference held, or NULL */
-	ZColumn    *columns;		/* of a descriptor that can't change, or NULL */
+	bool		deformed;		/* a row was, by the descriptor */
+	ZColumn    *columns;		/* from the second one on, of a descriptor
+								 * that can't change; or NULL */
 	uint32		bufsize;
 	char	   *buf;			/* MAXALIGNed, in tts_mcxt, kept across clears */
 	char	   *vdata;			/* memory of a materialized virtual row */

@@ -57,6 +57,7 @@ tts_zheap_release(TupleTableSlot *slot)
 	if (zslot->columns)
 		pfree(zslot->columns);
 	zslot->columns = NULL;
+	zslot->deformed = false;
 	zslot->buf = NULL;
 	zslot->bufsize = 0;
 	zslot->scratch = NULL;
@@ -115,25 +116,31 @@ align_mask(char attalign)
 	}
 }
 
-/* what is to be known of the columns, in a few bytes each */
+static inline ZColumn
+column_of(Form_pg_attribute att)
+{
+	ZColumn		column;
+
+	column.len = att->attlen;
+	column.byval = att->attbyval;
+	column.align = align_mask(att->attalign);
+	return column;
+}
+
+/*
+ * What is to be known of the columns, in a few bytes each: for tuple slots that
+ * see more than one row.
+ */
 static void
 make_columns(ZTupleTableSlot *zslot)
 {
 	TupleDesc	desc = zslot->base.tts_tupleDescriptor;
 
-	if (zslot->columns != NULL)
-		pfree(zslot->columns);
-	zslot->columns = NULL;
+	Assert(zslot->columns == NULL);
 	zslot->columns = MemoryContextAlloc(zslot->base.tts_mcxt,
 										Max(desc->natts, 1) * sizeof(ZColumn));
 	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(desc, i);
-
-		zslot->columns[i].len = att->attlen;
-		zslot->columns[i].byval = att->attbyval;
-		zslot->columns[i].align = align_mask(att->attalign);
-	}
+		zslot->columns[i] = column_of(TupleDescAttr(desc, i));
 }
 
 /*
@@ -177,21 +184,20 @@ report_short(const ZTupleTableSlot *zslot, const char *end, int attnum)
 }
 
 /*
- * A by-reference value at p, in the row or, if its type wants an alignment
- * that p lacks, copied to scratch.  Returns the place behind it.
+ * A by-reference value, column i, at p, in the row or, if its type wants an
+ * alignment that p lacks, copied to scratch.  Returns the place behind it.
  */
 static pg_noinline const char *
-deform_reference(ZTupleTableSlot *zslot, int i, const char *p,
-				 const char *end)
+deform_reference(ZTupleTableSlot *zslot, int i, ZColumn column,
+				 const char *p, const char *end)
 {
-	const ZColumn *column = &zslot->columns[i];
-	Size		size = zheap_tuple_value_size(column->len, p, end - p);
+	Size		size = zheap_tuple_value_size(column.len, p, end - p);
 
 	if (size == 0)
 		report_short(zslot, end, i + 1);
 	/* short and external varlenas are read by bytes */
-	if (((uintptr_t) p & column->align) == 0 ||
-		(column->len == -1 && VARATT_IS_1B(p)))
+	if (((uintptr_t) p & column.align) == 0 ||
+		(column.len == -1 && VARATT_IS_1B(p)))
 		zslot->base.tts_values[i] = PointerGetDatum(p);
 	else
 	{
@@ -209,12 +215,13 @@ deform_reference(ZTupleTableSlot *zslot, int i, const char *p,
 }
 
 /*
- * Columns i .. natts - 1, which lie from p on; bits is the null bitmap or
- * NULL, a constant where this is called.  Returns the place behind them.
+ * Columns i .. natts - 1, which lie from p on, as desc says, or zslot->columns
+ * if that is NULL; bits is the null bitmap or NULL.  What is NULL is a constant
+ * where many rows are deformed.  Returns the place behind them.
  */
 static pg_attribute_always_inline const char *
-deform_columns(ZTupleTableSlot *zslot, int i, int natts, const char *p,
-			   const char *end, const bits8 *bits)
+deform_columns(ZTupleTableSlot *zslot, TupleDesc desc, int i, int natts,
+			   const char *p, const char *end, const bits8 *bits)
 {
 	const ZColumn *columns = zslot->columns;
 	Datum	   *values = zslot->base.tts_values;
@@ -222,7 +229,8 @@ deform_columns(ZTupleTableSlot *zslot, int i, int natts, const char *p,
 
 	for (; i < natts; i++)
 	{
-		int16		len = columns[i].len;
+		Form_pg_attribute att = desc ? TupleDescAttr(desc, i) : NULL;
+		int16		len = desc ? att->attlen : columns[i].len;
 
 		if (bits != NULL && (bits[i >> 3] & (1 << (i & 7))) == 0)
 		{
@@ -231,7 +239,7 @@ deform_columns(ZTupleTableSlot *zslot, int i, int natts, const char *p,
 			continue;
 		}
 		isnull[i] = false;
-		if (columns[i].byval)
+		if (desc ? att->attbyval : columns[i].byval)
 		{
 			if (unlikely(end - p < len))
 				report_short(zslot, end, i + 1);
@@ -249,7 +257,8 @@ deform_columns(ZTupleTableSlot *zslot, int i, int natts, const char *p,
 			p += size;
 		}
 		else
-			p = deform_reference(zslot, i, p, end);
+			p = deform_reference(zslot, i,
+								 desc ? column_of(att) : columns[i], p, end);
 	}
 	return p;
 }
@@ -262,12 +271,20 @@ tts_zheap_getsomeattrs(TupleTableSlot *slot, int natts)
 	const char *end = zslot->data + zslot->len;
 	const bits8 *bits = NULL;
 	uint16		flags;
+	TupleDesc	desc = NULL;
 
 	Assert(!TTS_EMPTY(slot));
 	if (unlikely(zslot->len == 0))
 		elog(ERROR, "virtual contents of a zheap tuple slot are incomplete");
-	if (unlikely(zslot->columns == NULL || !TTS_FIXED(slot)))
-		make_columns(zslot);
+	if (unlikely(zslot->columns == NULL))
+	{
+		/* most statements of a single row deform no other one */
+		if (zslot->deformed && slot->tts_nvalid == 0 && TTS_FIXED(slot))
+			make_columns(zslot);
+		else
+			desc = slot->tts_tupleDescriptor;
+		zslot->deformed = true;
+	}
 
 	memcpy(&flags, zslot->data + 1, sizeof(flags));
 	if (unlikely(flags & (ZH_HASNULL | ZH_ORIGIN)))
@@ -287,10 +304,12 @@ tts_zheap_getsomeattrs(TupleTableSlot *slot, int natts)
 		p = zslot->data + zslot->off;
 
 	natts = Min(natts, flags & ZH_NATTS_MASK);
-	if (bits == NULL)
-		p = deform_columns(zslot, slot->tts_nvalid, natts, p, end, NULL);
+	if (desc != NULL)
+		p = deform_columns(zslot, desc, slot->tts_nvalid, natts, p, end, bits);
+	else if (bits == NULL)
+		p = deform_columns(zslot, NULL, slot->tts_nvalid, natts, p, end, NULL);
 	else
-		p = deform_columns(zslot, slot->tts_nvalid, natts, p, end, bits);
+		p = deform_columns(zslot, NULL, slot->tts_nvalid, natts, p, end, bits);
 
 	zslot->off = p - zslot->data;
 	slot->tts_nvalid = Max(slot->tts_nvalid, natts);

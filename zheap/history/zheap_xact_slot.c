@@ -524,7 +524,8 @@ typedef struct SlotSurvey
 	uint8		free;			/* first FREE one, or 0 */
 	bool		aborted;
 	Fxid		lowest_running;
-	bool		committed[ZHEAP_MAX_XACT_SLOTS + 2];
+	bool		committed[ZHEAP_MAX_XACT_SLOTS + 2];	/* unless aborted: of
+														 * those that exist */
 } SlotSurvey;
 
 static void
@@ -533,12 +534,13 @@ survey_slots(Buffer buffer, Page page, const UndoHorizons *hz, SlotSurvey *s)
 	int			nslots = ZPageGetOpaque(page)->nslots;
 	int			id;
 
-	memset(s, 0, sizeof(SlotSurvey));
+	memset(s, 0, offsetof(SlotSurvey, committed));
 	for (id = 1; id <= nslots; id++)
 	{
 		ZXactSlot	slot = ZPageGetXactSlot(page, id);
 		Fxid		fxid = ZXactSlotFxid(slot);
 
+		s->committed[id] = false;
 		if (ZXactSlotIsFree(slot))
 		{
 			if (s->free == 0)
@@ -767,6 +769,8 @@ zheap_xact_slot_reserve(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	Assert(fxid >= FirstNormalTransactionId && fxid >= hz->all_visible_before);
 	Assert(zheap_page_is_valid(page));
 
+	/* nor is what follows from the future */
+	known_next_fxid = Max(known_next_fxid, fxid + 1);
 	*wait_for = InvalidFxid;
 	survey_slots(buffer, page, hz, &s);
 	if (s.aborted)
@@ -949,26 +953,25 @@ zheap_xact_slot_own(Page page, uint8 id, ZTenure tenure, Fxid fxid,
 
 	if (tenure != ZTENURE_FREE)
 	{
-		OffsetNumber max = PageGetMaxOffsetNumber(page);
-		OffsetNumber off = FirstOffsetNumber;
+		const ItemId first = ((PageHeader) page)->pd_linp;
+		ItemId		lp = first;
+		ItemId		end = first + PageGetMaxOffsetNumber(page);
 		const HeldRows *h = ZXactSlotIsAmbiguous(slot) ? NULL :
 			held_rows(ZXactSlotFxid(slot), slot->urp);
 
 		if (h != NULL)
 		{
 			Assert(!others_refer(page, id, h));
-			off = h->first;
-			max = Min(max, h->last);
+			lp = first + h->first - FirstOffsetNumber;
+			end = Min(end, first + h->last);
 		}
-		for (; off <= max; off++)
+		for (; lp < end; lp++)
 		{
-			ItemId		lp = PageGetItemId(page, off);
-			char	   *tuple;
+			char	   *tuple = (char *) page + lp->lp_off % (unsigned) BLCKSZ;
 			ZTupleHeader header;
 
 			/* most rows aren't the xact slot's: one test for them */
-			tuple = (char *) page + lp->lp_off % BLCKSZ;
-			if ((uint8) tuple[0] != id)
+			if (likely((uint8) tuple[0] != id))
 				continue;
 			/* what a damaged pointer leads to isn't the page's to change */
 			if (!ItemIdIsNormal(lp) || !zheap_page_body_is_inside(page, lp))
@@ -976,7 +979,8 @@ zheap_xact_slot_own(Page page, uint8 id, ZTenure tenure, Fxid fxid,
 			zheap_header_get(tuple, &header);
 			if (tenure == ZTENURE_FROZEN)
 			{
-				freeze_tuple(page, off, tuple, &header);
+				freeze_tuple(page, lp - first + FirstOffsetNumber, tuple,
+							 &header);
 				continue;
 			}
 			zheap_xact_slot_flag_header(&header, id, tenure);

@@ -39,10 +39,11 @@
 typedef struct ZIndexFetchData
 {
 	ZWatchedFetch watched;		/* must be first */
-	int			npins;			/* pages fetched from last, pinned */
+	int			npins;			/* so many pages may stay pinned */
+	int			npinned;		/* those fetched from last */
 	int			next;			/* of these, to be replaced next */
 	BlockNumber block[FETCH_PINS];
-	Buffer		buffer[FETCH_PINS]; /* or Invalid */
+	Buffer		buffer[FETCH_PINS];
 	/* is the entry dead to all: asked in ever longer intervals */
 	int			unasked;
 	int			interval;
@@ -105,12 +106,8 @@ zheap_index_fetch_reset(struct IndexFetchTableData *data)
 
 	if (unlikely(fetch->watched.nold > 0))
 		zheap_watch_delete_old(&fetch->watched);
-	for (int i = 0; i < fetch->npins; i++)
-	{
-		if (BufferIsValid(fetch->buffer[i]))
-			ReleaseBuffer(fetch->buffer[i]);
-		fetch->buffer[i] = InvalidBuffer;
-	}
+	while (fetch->npinned > 0)
+		ReleaseBuffer(fetch->buffer[--fetch->npinned]);
 }
 
 /* the block's buffer, pinned until others have taken its place */
@@ -120,21 +117,24 @@ fetch_buffer(ZIndexFetch fetch, BlockNumber block)
 	Relation	rel = fetch->watched.base.rel;
 	int			i;
 
-	for (i = 0; i < fetch->npins; i++)
+	for (i = 0; i < fetch->npinned; i++)
 	{
-		if (BufferIsValid(fetch->buffer[i]) && fetch->block[i] == block)
+		if (fetch->block[i] == block)
 			return fetch->buffer[i];
 	}
-	i = fetch->next;
-	fetch->next = (i + 1) % fetch->npins;
-	fetch->block[i] = block;
-	if (!BufferIsValid(fetch->buffer[i]))
+	if (i < fetch->npins)
+	{
 		fetch->buffer[i] = zheap_buffer_read(rel, block);
+		fetch->npinned++;
+	}
 	else
 	{
+		i = fetch->next;
+		fetch->next = (i + 1) % fetch->npins;
 		fetch->buffer[i] = ReleaseAndReadBuffer(fetch->buffer[i], rel, block);
 		zheap_buffer_note(rel, block, fetch->buffer[i]);
 	}
+	fetch->block[i] = block;
 	return fetch->buffer[i];
 }
 

@@ -143,7 +143,9 @@ zheap_open_record_note(Relation rel, Buffer buffer, UndoRecPtr urp, Fxid fxid,
 	zheap_open_record_last.buffer = buffer;
 	last_is_kept = false;
 	last_ranges.n = ranges->n;
-	memcpy(last_ranges.first, ranges->first,
-		   ranges->n * sizeof(OffsetNumber));
-	memcpy(last_ranges.last, ranges->last, ranges->n * sizeof(OffsetNumber));
+	for (int i = 0; i < ranges->n; i++)
+	{
+		last_ranges.first[i] = ranges->first[i];
+		last_ranges.last[i] = ranges->last[i];
+	}
 }
