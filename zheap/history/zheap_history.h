@@ -386,6 +386,15 @@ extern bool zheap_newest_is_seen(ZReadContext *cx, Buffer buffer, Page page,
 								 BlockNumber block, OffsetNumber off,
 								 Snapshot snapshot, ZTop *top);
 
+/*
+ * The frequent case of a row that my transaction, but no savepoint of it, made
+ * or changed last, and that hasn't ended: the version as it stands is put into
+ * *v, as zheap_visibility_find() does for SELF and ANY with
+ * approximate_identity.  False for all others.  The offset has a line pointer.
+ */
+extern bool zheap_visibility_own_as_it_stands(Page page, OffsetNumber off,
+											  ZVersion *v);
+
 /* was the row's newest change, aborted ones apart, made by my transaction */
 extern bool zheap_visibility_is_mine(ZReadContext *cx, Buffer buffer,
 									 Page page, BlockNumber block,

@@ -695,6 +695,39 @@ zheap_visibility_find(ZReadContext *cx, Buffer buffer, Page page,
 }
 
 /*
+ * A row that isn't marked REUSED was changed last by the owner of its xact slot,
+ * which is me; what such a version is called, own_is_accepted() says.
+ */
+bool
+zheap_visibility_own_as_it_stands(Page page, OffsetNumber off, ZVersion *v)
+{
+	ItemId		lp = PageGetItemId(page, off);
+	ZXactSlot	owner;
+	ZTupleHeader hdr;
+
+	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
+		return false;
+	zheap_header_get((char *) PageGetItem(page, lp), &hdr);
+	if (hdr.slot == 0 || (hdr.natts_flags1 & ZH_SLACK) ||
+		(hdr.flags2 & (ZH_END_MASK | ZH_LOCK_ONLY | ZH_REUSED_MASK)))
+		return false;
+	owner = zheap_page_row_slot(page, &hdr);
+	if (owner == NULL || ZXactSlotIsFree(owner) ||
+		ZXactSlotFxid(owner) !=
+		U64FromFullTransactionId(GetTopFullTransactionIdIfAny()))
+		return false;
+
+	zheap_visibility_clear(v);
+	v->writer = ZXactSlotFxid(owner);
+	v->own = true;
+	v->approximate = true;
+	v->cid = FirstCommandId;
+	v->len = ItemIdGetLength(lp);
+	memcpy(v->data, PageGetItem(page, lp), v->len);
+	return true;
+}
+
+/*
  * The walk stands at an xact slot of my own transaction.  Does the MVCC
  * snapshot see all that was ever done through it?
  */

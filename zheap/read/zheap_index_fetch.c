@@ -456,8 +456,11 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 	ZReadContext cx;
 	Buffer		buffer;
 	Page		page;
+	bool		there;
 	bool		found = false;
 	bool		ended_too = ended;
+	bool		any_mine = mine != NULL ||
+		(approximate && snapshot->snapshot_type == SNAPSHOT_SELF);
 
 	v->len = 0;
 	buffer = zheap_buffer_read(rel, block);
@@ -468,7 +471,15 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 	page = BufferGetPage(buffer);
 	if (mine != NULL)
 		*mine = false;
-	if (zheap_index_fetch_has_row(rel, block, page, off))
+	there = zheap_index_fetch_has_row(rel, block, page, off);
+	if (there && any_mine && zheap_visibility_own_as_it_stands(page, off, v))
+	{
+		Assert(zheap_visibility_is_mine(&cx, buffer, page, block, off));
+		if (mine != NULL)
+			*mine = true;
+		found = true;
+	}
+	else if (there)
 	{
 		if (mine != NULL &&
 			zheap_visibility_is_mine(&cx, buffer, page, block, off))
