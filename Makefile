@@ -60,6 +60,7 @@ OBJS = \
 	zheap/format/zheap_tuple_slot.o \
 	zheap/format/zheap_undo.o \
 	zheap/history/zheap_stat.o \
+	zheap/history/zheap_xact_slot_status.o \
 	zheap/history/zheap_xact_slot.o \
 	zheap/history/zheap_record_cache.o \
 	zheap/history/zheap_chain_index.o \

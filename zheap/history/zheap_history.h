@@ -16,7 +16,7 @@
 #include "zheap/format/zheap_format.h"
 
 /* ----------------------------------------------------------------
- *	zheap_xact_slot.c
+ *	zheap_xact_slot_status.c
  * ----------------------------------------------------------------
  */
 
@@ -33,6 +33,9 @@ typedef enum ZXactStatus
 
 extern void zheap_xact_slot_register(void);
 
+/* this fxid was given to a transaction, so none up to it is from the future */
+extern void zheap_xact_slot_note_given(Fxid fxid);
+
 extern ZXactStatus zheap_xact_slot_fxid_status(Fxid fxid,
 											   const UndoHorizons *hz);
 
@@ -42,17 +45,6 @@ extern ZXactStatus zheap_xact_slot_status(Buffer buffer, ZXactSlot slot,
 
 /* Is its owner my own transaction?  Nobody else is asked about. */
 extern bool zheap_xact_slot_is_mine(ZXactSlot slot, const UndoHorizons *hz);
-
-/*
- * Is a committed transaction visible to every snapshot, present and future, of
- * every backend that may read the relation?  Ended rows of it are dead to
- * all.  rel may be NULL: then only those before all_visible_before are.
- * Standbys may lag behind: *conflict, unless conflict is NULL, is raised to
- * the conflict horizon that removing what it ended must log.
- */
-extern bool zheap_xact_slot_seen_by_all(Relation rel, Fxid fxid,
-										const UndoHorizons *hz,
-										Fxid *conflict);
 
 /*
  * Does any xact slot of the page have an aborted owner (share lock)?  Stubs
@@ -68,6 +60,22 @@ extern bool zheap_xact_slot_stub_is_aborted(Page page, OffsetNumber off,
 /* is any row of the page such a stub */
 extern bool zheap_xact_slot_any_stub_aborted(Page page,
 											 const UndoHorizons *hz);
+
+/* ----------------------------------------------------------------
+ *	zheap_xact_slot.c
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Is a committed transaction visible to every snapshot, present and future, of
+ * every backend that may read the relation?  Ended rows of it are dead to
+ * all.  rel may be NULL: then only those before all_visible_before are.
+ * Standbys may lag behind: *conflict, unless conflict is NULL, is raised to
+ * the conflict horizon that removing what it ended must log.
+ */
+extern bool zheap_xact_slot_seen_by_all(Relation rel, Fxid fxid,
+										const UndoHorizons *hz,
+										Fxid *conflict);
 
 typedef enum ZTenure
 {
