@@ -2,6 +2,7 @@
 -- and is found by its present key, once, by every kind of scan.  What heap's
 -- twin table shows is right.
 SET zheap.update_indexed_in_place = on;
+SET jit = off;
 CREATE TABLE kz (id int PRIMARY KEY, a int, b text, c int, d numeric, e text) USING zheap;
 CREATE TABLE kh (id int PRIMARY KEY, a int, b text, c int, d numeric, e text) USING heap;
 -- one statement on both; @ is the table
@@ -152,7 +153,8 @@ SELECT * FROM zheap_check('kz_out');
 DROP TABLE kz_out;
 
 -- blanks at the end, which bpchar's opclasses leave aside: a column with a length has
--- all of them, one without has values that are equal and not the same
+-- all of them, one without has values that are equal and not the same; whether the
+-- first may stay depends on what the minor's opclass says
 CREATE DOMAIN kz_five AS char(5);
 CREATE TABLE kz_blank (id int PRIMARY KEY, n int, c bpchar, f char(5), d kz_five) USING zheap;
 CREATE INDEX ON kz_blank (n);
@@ -168,7 +170,7 @@ UPDATE kz_blank SET c = 'c  ' WHERE id = 2;
 UPDATE kz_blank SET c = 'b', n = 7 WHERE id = 3;
 UPDATE kz_blank SET c = 'b  ' WHERE id = 3;
 UPDATE kz_blank SET d = 'e' WHERE id = 4;
-SELECT id, ctid = format('(0,%s)', id)::tid AS stayed FROM kz_blank ORDER BY id;
+SELECT id, ctid = format('(0,%s)', id)::tid AS stayed FROM kz_blank WHERE id > 1 ORDER BY id;
 SET enable_seqscan = off; SET enable_bitmapscan = off;
 SELECT id, octet_length(c) FROM kz_blank WHERE c IN ('b', 'c') ORDER BY id;
 SELECT id, octet_length(c) FROM kz_blank WHERE c ~<=~ 'c' ORDER BY id;
