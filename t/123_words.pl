@@ -51,6 +51,15 @@ compare(const char *a, const char *b, Size len)
 	if (zheap_words_equal_before(a + len, b + len, len) !=
 		bytes_equal_before(a + len, b + len, len))
 		wrong++;
+	if (len <= ZHEAP_WORDS_BITS)
+	{
+		uint64		equal = 0;
+
+		for (Size i = 0; i < len; i++)
+			equal |= (uint64) (a[i] == b[i]) << i;
+		if (zheap_words_equal_bytes(a, b, len) != equal)
+			wrong++;
+	}
 	if (len >= 8)
 	{
 		uint64		word = zheap_words_differ(a, b);

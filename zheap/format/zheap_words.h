@@ -51,6 +51,51 @@ zheap_words_has_zero(uint64 word)
 			UINT64CONST(0x8080808080808080)) != 0;
 }
 
+/* a bit for each byte of a word that is 0, the lowest for the first in memory */
+static inline uint64
+zheap_words_zero_bytes(uint64 word)
+{
+	const uint64 low = UINT64CONST(0x7F7F7F7F7F7F7F7F);
+	uint64		zero = ~(((word & low) + low) | word | low);
+
+	/* the top bit of each byte that is 0 is set: all of them to the top byte */
+#ifdef WORDS_BIGENDIAN
+	return ((zero >> 7) * UINT64CONST(0x8040201008040201)) >> 56;
+#else
+	return ((zero >> 7) * UINT64CONST(0x0102040810204080)) >> 56;
+#endif
+}
+
+/* the most bytes that zheap_words_equal_bytes() compares */
+#define ZHEAP_WORDS_BITS	64
+
+/*
+ * Which of n bytes are equal, n at most ZHEAP_WORDS_BITS: a bit for each,
+ * the lowest for the first.
+ */
+static inline uint64
+zheap_words_equal_bytes(const char *a, const char *b, Size n)
+{
+	uint64		equal = 0;
+	Size		i = 0;
+
+	if (n < sizeof(uint64))
+	{
+		for (; i < n; i++)
+			equal |= (uint64) (a[i] == b[i]) << i;
+		return equal;
+	}
+	for (; i + sizeof(uint64) <= n; i += sizeof(uint64))
+		equal |= zheap_words_zero_bytes(zheap_words_differ(a + i, b + i)) << i;
+	/* the last ones, some of them once more */
+	if (i < n)
+	{
+		i = n - sizeof(uint64);
+		equal |= zheap_words_zero_bytes(zheap_words_differ(a + i, b + i)) << i;
+	}
+	return equal;
+}
+
 /* how many bytes from a and from b on are equal, at most max */
 static inline Size
 zheap_words_equal(const char *a, const char *b, Size max)

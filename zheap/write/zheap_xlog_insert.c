@@ -255,6 +255,49 @@ row_natts(const char *tuple)
 }
 
 /*
+ * What put_difference() does for bodies of equal length, at most
+ * ZHEAP_WORDS_BITS bytes, with the same result.
+ */
+static char *
+put_short_difference(char *to, Size max, const char *old, const char *new,
+					 int len)
+{
+	uint64		equal = zheap_words_equal_bytes(old, new, len);
+	uint64		all = ~UINT64CONST(0) >> (ZHEAP_WORDS_BITS - len);
+	uint64		runs;
+	int			stop = 0;
+	int			pos = 0;
+	char	   *p = to;
+
+	StaticAssertStmt(DIFF_MIN_RUN == 3, "as many are tested below");
+	if (equal != all)
+		stop = pg_leftmost_one_pos64(equal ^ all) + 1;
+	*p++ = 1;					/* undo_zigzag(len, len) << 1 | 1 */
+	*p++ = (char) (len - stop);
+
+	/* where a run begins that is long enough to end a literal */
+	equal &= ~UINT64CONST(0) >> 1 >> (ZHEAP_WORDS_BITS - 1 - stop);
+	runs = equal & equal >> 1 & equal >> 2;
+	while (pos < stop)
+	{
+		int			begin = pos;
+		int			literal;
+
+		/* the byte at stop - 1 isn't equal */
+		pos += pg_rightmost_one_pos64(~equal >> pos);
+		literal = (runs >> pos) == 0 ? stop - pos :
+			pg_rightmost_one_pos64(runs >> pos);
+		if (p - to + token_size(pos - begin, literal) + literal >= max)
+			return NULL;
+		p = put_token(p, pos - begin, literal);
+		memcpy(p, new + pos, literal);
+		p += literal;
+		pos += literal;
+	}
+	return p;
+}
+
+/*
  * Write a row as its difference from prev; returns the byte behind it, or NULL
  * if it would need "max" bytes or more.
  */
@@ -274,6 +317,8 @@ put_difference(char *to, Size max, const char *prev, uint16 prevlen,
 
 	if (max <= DIFF_MAX_HEAD || row_natts(prev) != row_natts(tuple))
 		return NULL;
+	if (oldlen == newlen && newlen > 0 && newlen < ZHEAP_WORDS_BITS)
+		return put_short_difference(to, max, old, new, newlen);
 
 	suffix = zheap_words_equal_before(old + oldlen, new + newlen,
 									  Min(oldlen, newlen));
