@@ -158,6 +158,23 @@ ifeq (,$(wildcard $(PGXS)))
 $(error no server development files found by "$(PG_CONFIG)"; \
 	install them (Debian: postgresql-server-dev-18, -17, -16 or -15) or give PG_CONFIG=...)
 endif
+
+# For a server that is built to be fast: as one whole, for callers and what they
+# call are in different files.  Where the compiler can, and unless COPT is for
+# debugging.  What it suspects with all inlined must not stop a build;
+# check-layers reads the objects, hence the fat ones.
+WHOLE = -O3 -flto=auto -ffat-lto-objects -fno-semantic-interposition \
+	-fno-plt -Wl,-Bsymbolic
+WHOLE_CC = $(if $(filter default undefined,$(origin CC)),$(shell $(PG_CONFIG) --cc),$(CC))
+ifeq (,$(filter -O0 -O1 -Og -fsanitize%,$(COPT)))
+ifneq (,$(filter -O2,$(shell $(PG_CONFIG) --cflags)))
+WHOLE_IF_POSSIBLE := $(shell d=$$(mktemp -d) && echo 'int zheap;' >$$d/a.c && \
+	$(WHOLE_CC) -Werror $(WHOLE) -fPIC -shared -o $$d/a.so $$d/a.c \
+	>/dev/null 2>&1 && echo $(WHOLE) -Wno-error=maybe-uninitialized \
+	-Wno-error=stringop-overflow -Wno-error=array-bounds; rm -r $$d)
+PG_CFLAGS += $(WHOLE_IF_POSSIBLE)
+endif
+endif
 include $(PGXS)
 
 # whole-project dependency: headers are few and builds short
