@@ -345,7 +345,8 @@ zheap_old_page_is_possible(const ZReadContext *cx, const ZOwners *owners)
 
 /*
  * Restore what the snapshot sees in a private copy of a page, of which *owners
- * was filled just now.  The page's lock is held all along.
+ * was filled before it was unlocked.  The page needn't be locked any more: what
+ * is read of undo are records of writers that the snapshot doesn't see (Z16).
  */
 extern void zheap_old_page_restore(ZReadContext *cx, Page copy,
 								   BlockNumber block, const ZOwners *owners,

@@ -23,9 +23,8 @@
  * walk knows how to jump.
  *
  * Not for SERIALIZABLE, which is told of each writer passed for each row, nor
- * where the snapshot sees some of the own transaction's changes only.  Page
- * locked during the whole, share; undo pages one at a time.  What may be thrown:
- * corruption.
+ * where the snapshot sees some of the own transaction's changes only.  Undo
+ * pages are locked one at a time.  What may be thrown: corruption.
  *
  *-------------------------------------------------------------------------
  */
@@ -52,6 +51,20 @@ typedef enum Judged
 	JUDGED_MINE					/* of my transaction: the command decides */
 } Judged;
 
+typedef struct Unseen
+{
+	Fxid		fxid;
+	uint8		id;
+} Unseen;
+
+#define ST_SORT			sort_unseen
+#define ST_ELEMENT_TYPE	Unseen
+#define ST_COMPARE(a, b) \
+	((a)->fxid < (b)->fxid ? -1 : (a)->fxid > (b)->fxid)
+#define ST_SCOPE		static
+#define ST_DEFINE
+#include "lib/sort_template.h"
+
 typedef struct TakeBack
 {
 	ZReadContext *cx;
@@ -68,6 +81,9 @@ typedef struct TakeBack
 	int			steps;
 	int			longest;
 	uint16		row_steps[MaxHeapTuplesPerPage + 1];
+	/* xact slots whose owner isn't seen, the one with the highest xid last */
+	int			nunseen;
+	Unseen		order[ZHEAP_MAX_XACT_SLOTS];
 	/* of each xact slot */
 	Fxid		fxid[ZHEAP_MAX_XACT_SLOTS + 1];
 	UndoRecPtr	urp[ZHEAP_MAX_XACT_SLOTS + 1];
@@ -281,18 +297,18 @@ take_back_tenure(TakeBack *t, uint8 id)
 	return true;
 }
 
-/* the xact slot whose unseen owner has the highest xid, or 0 */
-static uint8
-newest_unseen(const TakeBack *t)
+/* The xact slot whose newest tenure was taken back goes where it belongs now. */
+static void
+put_in_order(TakeBack *t, uint8 id)
 {
-	uint8		found = 0;
+	int			i;
 
-	for (int id = 1; id <= t->owners->n; id++)
-	{
-		if (t->unseen[id] && (found == 0 || t->fxid[id] > t->fxid[found]))
-			found = id;
-	}
-	return found;
+	if (!t->unseen[id])
+		return;
+	for (i = t->nunseen++; i > 0 && t->order[i - 1].fxid > t->fxid[id]; i--)
+		t->order[i] = t->order[i - 1];
+	t->order[i].fxid = t->fxid[id];
+	t->order[i].id = id;
 }
 
 /* Rows that no record covers are as the owner left them who is seen. */
@@ -320,7 +336,6 @@ zheap_old_page_restore(ZReadContext *cx, Page copy, BlockNumber block,
 					   const ZOwners *owners, ZOldPage *old)
 {
 	TakeBack	t;
-	uint8		id;
 
 	Assert(zheap_old_page_is_possible(cx, owners));
 	t.cx = cx;
@@ -335,20 +350,30 @@ zheap_old_page_restore(ZReadContext *cx, Page copy, BlockNumber block,
 	t.last_asked = InvalidFxid;
 	t.unseen[0] = false;
 	t.fxid[0] = InvalidFxid;
-	for (id = 1; id <= owners->n; id++)
+	t.nunseen = 0;
+	for (uint8 id = 1; id <= owners->n; id++)
 	{
 		t.unseen[id] = owners->unseen[id];
 		t.fxid[id] = owners->writer[id];
 		t.urp[id] = ZPageGetXactSlot(copy, id)->urp;
 		t.passed[id] = PG_UINT64_MAX;
-		if (t.unseen[id])
-			undo_file_expect_page(cx->reader.persistence, t.urp[id]);
+		if (!t.unseen[id])
+			continue;
+		undo_file_expect_page(cx->reader.persistence, t.urp[id]);
+		t.order[t.nunseen].fxid = t.fxid[id];
+		t.order[t.nunseen++].id = id;
 	}
+	sort_unseen(t.order, t.nunseen);
 	find_rows(&t);
 	t.left = RECORDS_PER_ROW * t.pending + RECORDS_BESIDES;
-	while (t.pending > 0 && (id = newest_unseen(&t)) != 0 &&
-		   take_back_tenure(&t, id))
-		;
+	while (t.pending > 0 && t.nunseen > 0)
+	{
+		uint8		id = t.order[--t.nunseen].id;
+
+		if (!take_back_tenure(&t, id))
+			break;
+		put_in_order(&t, id);
+	}
 	find_rest(&t);
 	if (t.steps > 0)
 		zheap_stat_count_walk(cx->rel, t.steps, t.longest);

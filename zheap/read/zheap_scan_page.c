@@ -173,19 +173,50 @@ list_restored(ZScanDesc scan, const ZOldPage *old, OffsetNumber off,
 	scan->nrows++;
 }
 
+/* Have the page locked that was given up when it had been copied. */
+static void
+lock_again(ZReadContext *cx, Buffer buffer, bool *locked)
+{
+	if (*locked)
+		return;
+	zheap_visibility_resample(cx);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	*locked = true;
+}
+
+/*
+ * A row of which the copy doesn't say all, from the page itself.  That may have
+ * changed since it was copied; what the snapshot sees of a row has not.
+ */
+static void
+add_from_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer,
+			  OffsetNumber off, bool *locked)
+{
+	Page		page = BufferGetPage(buffer);
+	bool		mine;
+
+	lock_again(cx, buffer, locked);
+	/* a line pointer that was cut off led to nobody's row */
+	if (off <= PageGetMaxOffsetNumber(page) &&
+		!zheap_visibility_is_past(cx, buffer, page, off, &mine))
+		add_visible(scan, cx, buffer, page, off, false);
+}
+
 #ifdef USE_ASSERT_CHECKING
 /* is a walk through the row's history of the same opinion? */
 static bool
 walk_agrees(ZScanDesc scan, ZReadContext *cx, Buffer buffer, OffsetNumber off,
 			const ZOldPage *old, const char *tuple,
-			const ZTupleHeader *header)
+			const ZTupleHeader *header, bool *locked)
 {
 	ZVersion   *v = &scan->version;
+	Page		page = BufferGetPage(buffer);
 	bool		shown = old->state[off] == ZOLD_FOUND &&
 		!ZHeaderIsEnded(header);
 
-	if (!zheap_visibility_find(cx, buffer, BufferGetPage(buffer), scan->block,
-							   off, v))
+	lock_again(cx, buffer, locked);
+	if (off > PageGetMaxOffsetNumber(page) ||
+		!zheap_visibility_find(cx, buffer, page, scan->block, off, v))
 		return !shown || cx->too_long;
 	return shown && v->len == old->len[off] &&
 		memcmp(v->data + ZHEAP_HEADER_SIZE, tuple + ZHEAP_HEADER_SIZE,
@@ -200,7 +231,7 @@ walk_agrees(ZScanDesc scan, ZReadContext *cx, Buffer buffer, OffsetNumber off,
  * which nobody sees; rows for which that won't do are walked.
  *
  * buffer is locked, share.  Unlocks it as soon as nothing is read from it any
- * more; returns whether it is locked still.
+ * more, or nothing until a row is walked; returns whether it is locked still.
  */
 static bool
 list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
@@ -209,6 +240,7 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 	ZOldPage	old;
 	bool		restored;
 	bool		walk;
+	bool		locked = true;
 	Page		copy;
 	OffsetNumber max;
 
@@ -223,9 +255,13 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 			!zheap_visibility_page_owners(cx, InvalidBuffer, copy, scan->block,
 										  &owners);
 	}
-	if (!walk)
-		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	restored = walk && zheap_old_page_is_possible(cx, &owners);
+	if (!walk || restored)
+	{
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+		locked = false;
+	}
+	UNDO_POINT("page-copied");
 	if (restored)
 		zheap_old_page_restore(cx, (Page) scan->rows->data, scan->block,
 							   &owners, &old);
@@ -244,7 +280,7 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 		{
 			if (walk && ItemIdIsUsed(lp))
 			{
-				add_visible(scan, cx, buffer, page, off, false);
+				add_from_page(scan, cx, buffer, off, &locked);
 				copy = (Page) scan->rows->data;
 			}
 			continue;
@@ -258,7 +294,8 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 			old.state[off] != ZOLD_WALK)
 		{
 			Assert(cx->too_long || undo_debug_damage ||
-				   walk_agrees(scan, cx, buffer, off, &old, tuple, &header));
+				   walk_agrees(scan, cx, buffer, off, &old, tuple, &header,
+							   &locked));
 			if (old.state[off] == ZOLD_FOUND)
 				list_restored(scan, &old, off, lp, tuple, &header);
 			continue;
@@ -272,18 +309,13 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 			(owners.unseen[header.slot] &&
 			 (header.flags2 & ZH_LOCK_ONLY) == 0))
 		{
-			bool		mine;
-
-			if (header.slot == ZXACT_STUB &&
-				zheap_visibility_is_past(cx, buffer, page, off, &mine))
-				continue;
-			add_visible(scan, cx, buffer, page, off, false);
+			add_from_page(scan, cx, buffer, off, &locked);
 			copy = (Page) scan->rows->data;
 			continue;
 		}
 		list_row(scan, &owners, off, lp, tuple, &header);
 	}
-	return walk;
+	return locked;
 }
 
 Page
