@@ -46,6 +46,8 @@ $old->safe_psql('postgres', "$schema
 INSERT INTO account SELECT g, 0, repeat(md5(g::text), g % 200) FROM generate_series(1, 1000) g;
 INSERT INTO state SELECT g, 1 + g % 2, 0 FROM generate_series(1, 200) g; INSERT INTO tally SELECT g, 0 FROM generate_series(1, 200) g");
 $new->safe_psql('postgres', $schema);
+# the page's block, which reads pg_class, comes to tally first, clients to journal
+$old->safe_psql('postgres', 'ALTER TABLE journal SET (fillfactor = 100)');
 my $script = $old->basedir . '/clients.sql';
 # each client has rows of its own, so that none runs into a deadlock
 put($script, q{\set a random(0, 330) * 3 + 1 + :client_id
