@@ -76,6 +76,13 @@ extern UndoHorizons undo_log_horizons(void);
 /* ERROR with a hint unless the library was preloaded (shared memory exists). */
 extern void undo_shmem_require(void);
 
+/*
+ * Transactions from here on got their xid in this run of the server, or since
+ * it was promoted.  InvalidFxid: it isn't known, on a standby above all.  To be
+ * asked after undo_log_horizons().
+ */
+extern Fxid undo_log_start_fxid(void);
+
 /* what a process sleeps for, as pg_stat_activity names it where it can */
 typedef enum UndoWait
 {

@@ -309,6 +309,16 @@ undo_log_horizons(void)
 }
 
 Fxid
+undo_log_start_fxid(void)
+{
+	/* a standby has none, nor has a primary that is still being promoted */
+	if (pg_atomic_read_u32(&UndoShmem->state) != UNDO_PRIMARY)
+		return InvalidFxid;
+	pg_read_barrier();
+	return pg_atomic_read_u64(&UndoShmem->start_fxid);
+}
+
+Fxid
 undo_log_horizon(char persistence)
 {
 	return persistence == RELPERSISTENCE_TEMP ? undo_temp_log.horizon :

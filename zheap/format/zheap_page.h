@@ -197,7 +197,8 @@ typedef struct ZTupleHeader
 #define ZH_LOCK_ONLY			0x0020	/* the xact slot is a locker's */
 #define ZH_MULTI_LOCKED			0x0040
 #define ZH_HW_LOCKED			0x0080
-#define ZH_MODE_MASK			0x0300	/* at least the strongest lock mode */
+#define ZH_MODE_MASK			0x0300	/* at least the strongest lock mode; as a
+										 * whole: maybe of many (Z23) */
 #define ZH_MODE_SHIFT			8	/* LockTupleMode, 0..3 */
 #define ZH_SPECULATIVE			0x0400
 #define ZH_STALE				0x0800	/* indexes may have entries of older

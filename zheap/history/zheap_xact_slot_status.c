@@ -140,14 +140,14 @@ fxid_is_future(Fxid fxid)
 static bool
 is_surely_running(Fxid fxid)
 {
-	static Fxid this_run = InvalidFxid; /* no xid from here on is older */
+	static Fxid this_run = InvalidFxid;
 	XLogRecPtr	lsn;
 
 	if (unlikely(this_run == InvalidFxid))
 	{
-		if (RecoveryInProgress())
+		this_run = undo_log_start_fxid();
+		if (this_run == InvalidFxid)
 			return false;
-		this_run = U64FromFullTransactionId(ReadNextFullTransactionId());
 	}
 	return fxid >= this_run &&
 		TransactionIdGetStatus(XidFromFxid(fxid), &lsn) ==

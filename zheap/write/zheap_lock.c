@@ -365,6 +365,31 @@ row_is_mine_alone(const ZRowWrite *w)
 }
 
 /*
+ * Was a lock of mine found that is surely the only live one?  The header may
+ * say so (Z23), and nobody else has a lock beside the strongest.
+ */
+static bool
+row_own_lock_is_only(const ZRowWrite *w)
+{
+	uint16		f = w->header.flags2;
+
+	return w->lockers.own_live &&
+		(w->lockers.own_mode == LockTupleExclusive ||
+		 ((f & ZH_HW_LOCKED) == 0 && (f & ZH_MODE_MASK) != ZH_MODE_MASK));
+}
+
+#ifdef USE_ASSERT_CHECKING
+static bool
+row_has_foreign_lockers(ZRowWrite *w)
+{
+	ZLockers	all;
+
+	return zheap_lockers_find(&w->cx, w->page, w->block, w->off, w->mode,
+							  NULL, &all) && all.foreign_live;
+}
+#endif
+
+/*
  * Find the live lockers of the row.  ROW_TAKEN: none that the wanted mode
  * excludes.
  */
@@ -383,10 +408,18 @@ row_judge_lockers(ZRowWrite *w, Fxid *wait_for)
 		lockers->own_mode =
 			(LockTupleMode) ((f & ZH_MODE_MASK) >> ZH_MODE_SHIFT);
 	}
-	else if ((f & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED)) &&
-			 !zheap_lockers_find(&w->cx, w->page, w->block, w->off, w->mode,
-								 NULL, lockers))
-		return ROW_AGAIN;
+	else if (f & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED))
+	{
+		if ((f & ZH_MULTI_LOCKED) &&
+			!zheap_lockers_find_own(&w->cx, w->page, w->block, w->off,
+									lockers))
+			return ROW_AGAIN;
+		if (row_own_lock_is_only(w))
+			Assert(!row_has_foreign_lockers(w));
+		else if (!zheap_lockers_find(&w->cx, w->page, w->block, w->off,
+									 w->mode, NULL, lockers))
+			return ROW_AGAIN;
+	}
 	*wait_for = lockers->conflict;
 	return *wait_for != InvalidFxid ? ROW_WAIT : ROW_TAKEN;
 }

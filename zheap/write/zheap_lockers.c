@@ -142,7 +142,8 @@ scan_xact_slot(ZReadContext *cx, ZXactSlot slot, BlockNumber block,
  * row's header says, or whether there still is a row, isn't asked.  Page
  * locked, at least in share mode, cx open and its horizons sampled before; no
  * aborted owner on the page, or the result is false: begin again.  With
- * origin only locks that it may mean count.
+ * origin only locks that it may mean count.  Once there is a conflict nobody
+ * else is looked for but myself.
  */
 bool
 zheap_lockers_find(ZReadContext *cx, Page page, BlockNumber block,
@@ -156,8 +157,11 @@ zheap_lockers_find(ZReadContext *cx, Page page, BlockNumber block,
 	{
 		ZXactSlot	slot = ZPageGetXactSlot(page, id);
 
-		if (!ZXactSlotIsFree(slot) &&
-			!scan_xact_slot(cx, slot, block, off, want, origin, lockers))
+		if (ZXactSlotIsFree(slot) ||
+			(lockers->conflict != InvalidFxid &&
+			 !zheap_xact_slot_is_mine(slot, &cx->hz)))
+			continue;
+		if (!scan_xact_slot(cx, slot, block, off, want, origin, lockers))
 			return false;
 	}
 	return true;

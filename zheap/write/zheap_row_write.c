@@ -346,6 +346,11 @@ zheap_row_write_lock(ZRowWrite *w)
 		h.flags2 |= ZH_MULTI_LOCKED;
 
 	mode = Max(mode, (int) w->mode);
+	/* beside another one's lock, or a change that may lie above one (Z23) */
+	if ((h.flags2 & ZH_MULTI_LOCKED) &&
+		(w->lockers.foreign_live || (h.flags2 & ZH_HW_LOCKED) ||
+		 w->top.status == ZXACT_RUNNING))
+		mode = LockTupleExclusive;
 	h.flags2 = (h.flags2 & ~ZH_MODE_MASK) | (mode << ZH_MODE_SHIFT);
 
 	zheap_row_write(w, XLOG_ZHEAP_LOCK, &u, &h, NULL, 0);
