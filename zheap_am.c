@@ -37,6 +37,7 @@
 #include "zheap/history/zheap_keyed.h"
 #include "zheap/history/zheap_stat.h"
 #include "zheap/write/zheap_chunk.h"
+#include "zheap/write/zheap_toast_heap.h"
 
 PG_MODULE_MAGIC;
 

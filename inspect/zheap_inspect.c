@@ -24,7 +24,7 @@
 #include "utils/xid8.h"
 
 #include "undo/undo_log.h"
-#include "zheap/write/zheap_chunk.h"
+#include "zheap/write/zheap_toast_heap.h"
 #include "zheap/zheap.h"
 #include "inspect/zheap_inspect.h"
 

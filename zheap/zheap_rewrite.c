@@ -50,6 +50,7 @@
 
 #include "undo/undo_debug.h"
 #include "zheap/history/zheap_announce.h"
+#include "zheap/write/zheap_toast_heap.h"
 #include "zheap/zheap_rewrite_state.h"
 
 /* ----------------------------------------------------------------

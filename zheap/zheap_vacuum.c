@@ -43,7 +43,7 @@
 
 #include "undo/undo_debug.h"
 #include "zheap/history/zheap_announce.h"
-#include "zheap/write/zheap_chunk.h"
+#include "zheap/write/zheap_toast_heap.h"
 #include "zheap/zheap.h"
 #include "zheap/zheap_sweep.h"
 

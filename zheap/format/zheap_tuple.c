@@ -443,6 +443,16 @@ zheap_tuple_deform_first(TupleDesc desc, int ncolumns, const char *tuple,
 	deform_columns(desc, ncolumns, tuple, len, false, values, isnull);
 }
 
+int
+zheap_tuple_first_columns(const AttrNumber *attnum, int n)
+{
+	AttrNumber	last = 0;
+
+	for (int i = 0; i < n; i++)
+		last = Max(last, attnum[i]);
+	return last;
+}
+
 void
 zheap_tuple_free_copies(TupleDesc desc, const char *tuple, uint16 len,
 						const Datum *values)

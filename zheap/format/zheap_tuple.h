@@ -119,15 +119,18 @@ extern void zheap_toast_delete(Relation rel, const char *tuple, uint16 len,
 extern bool zheap_tuple_has_external(const char *tuple);
 
 /*
- * Deform all columns, or the first so many; by-reference results point into tuple or
- * are palloc'd where alignment demands.  Columns beyond the row's natts come
- * from the descriptor's missing values.
+ * Deform all columns, or the first so many; by-reference results point into
+ * tuple or are palloc'd where alignment demands.  Columns beyond the row's natts
+ * come from the descriptor's missing values.
  */
 extern void zheap_tuple_deform(TupleDesc desc, const char *tuple, uint16 len,
 							   Datum *values, bool *isnull);
 extern void zheap_tuple_deform_first(TupleDesc desc, int ncolumns,
 									 const char *tuple, uint16 len,
 									 Datum *values, bool *isnull);
+
+/* how many that is if these n columns are wanted */
+extern int	zheap_tuple_first_columns(const AttrNumber *attnum, int n);
 
 /* pfree what was palloc'd for that; values as they were filled */
 extern void zheap_tuple_free_first(TupleDesc desc, int ncolumns,

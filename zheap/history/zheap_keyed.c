@@ -358,23 +358,12 @@ is_plain(Form_pg_attribute att, Datum value, bool isnull)
 		VARATT_IS_SHORT(DatumGetPointer(value));
 }
 
-/* up to the last of these columns a row has to be deformed */
-static int
-columns_to_deform(const AttrNumber *attnum, int n)
-{
-	AttrNumber	last = 0;
-
-	for (int i = 0; i < n; i++)
-		last = Max(last, attnum[i]);
-	return last;
-}
-
 static bool
 has_plain_columns(Relation rel, const ZSoftIndex *index, const char *tuple,
 				  uint16 len)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
-	int			ncolumns = columns_to_deform(index->attnum, index->natts);
+	int			ncolumns = zheap_tuple_first_columns(index->attnum, index->natts);
 	Datum	   *values = palloc(ncolumns * sizeof(Datum));
 	bool	   *isnull = palloc(ncolumns * sizeof(bool));
 	bool		plain = true;
@@ -417,8 +406,9 @@ zheap_keyed_compare(Relation rel, Relation index, IndexTuple entry,
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	TupleDesc	keydesc = RelationGetDescr(index);
-	int			ncolumns = columns_to_deform(index->rd_index->indkey.values,
-											 keydesc->natts);
+	int			ncolumns =
+		zheap_tuple_first_columns(index->rd_index->indkey.values,
+								  keydesc->natts);
 	Datum		values[MaxHeapAttributeNumber];
 	bool		isnull[MaxHeapAttributeNumber];
 	ZKeyMatch	match = ZKEY_SAME;

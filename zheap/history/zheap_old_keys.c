@@ -81,14 +81,12 @@ zheap_old_keys_note(Relation rel, Relation index, const char *tuple,
 	uint32		key = RelationGetRelid(index);
 	Datum		values[MaxHeapAttributeNumber];
 	bool		isnull[MaxHeapAttributeNumber];
-	int			last = 0;
+	int			last = zheap_tuple_first_columns(columns, keydesc->natts);
 	uint8		hint;
 	uint8	   *place;
 
 	if (hints == NULL)
 		return;
-	for (int i = 0; i < keydesc->natts; i++)
-		last = Max(last, columns[i]);
 	zheap_tuple_deform_first(desc, last, tuple, len, values, isnull);
 	for (int i = 0; i < keydesc->natts; i++)
 		key = add_value(key, TupleDescAttr(keydesc, i), values[columns[i] - 1],

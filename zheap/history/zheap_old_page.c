@@ -51,6 +51,7 @@ typedef enum Judged
 	JUDGED_MINE					/* of my transaction: the command decides */
 } Judged;
 
+/* an xact slot whose owner the snapshot doesn't see */
 typedef struct Unseen
 {
 	Fxid		fxid;

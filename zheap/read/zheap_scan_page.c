@@ -4,9 +4,10 @@
  *	  The rows that a table scan finds on a page, and the next of them:
  *	  sequential scans.
  *
- * Page mode (MVCC snapshots): a page is read once, under its share lock; all
- * versions that the snapshot sees are copied out and the page is given up.
- * Nothing read later can change what the scan returns, in-place updates of the
+ * Page mode (MVCC snapshots): a page is copied under its share lock and given
+ * up; where the snapshot doesn't see all of it, the copy is taken back to what
+ * it sees, and rows of which that can't tell are looked for on the page again.
+ * Nothing changed later can change what the scan returns, in-place updates of the
  * scanning command itself included.  Tuple slots share that copy, which is
  * never changed while one does.  Other snapshots judge row by row, because
  * their callers want the state of the moment.
@@ -260,8 +261,8 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 	{
 		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 		locked = false;
+		UNDO_POINT("page-copied");
 	}
-	UNDO_POINT("page-copied");
 	if (restored)
 		zheap_old_page_restore(cx, (Page) scan->rows->data, scan->block,
 							   &owners, &old);

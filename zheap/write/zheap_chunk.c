@@ -52,6 +52,7 @@
 #include "zheap/format/zheap_page.h"
 #include "zheap/format/zheap_words.h"
 #include "zheap/write/zheap_chunk.h"
+#include "zheap/write/zheap_toast_heap.h"
 #include "zheap/write/zheap_write.h"
 
 #include "pg_compat.h"

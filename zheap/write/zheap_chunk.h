@@ -81,23 +81,4 @@ extern void zheap_chunk_fetch(Relation toastrel, Oid valueid, int32 attrsize,
 extern struct varlena *zheap_chunk_fetch_ended(struct varlena *value,
 											   Fxid ended_by);
 
-/*
- * zheap_toast_heap.c.  Is the toast table a heap, by its file, whatever the catalog says?  Then the
- * relcache entry is used as a heap's from now on.
- */
-extern bool zheap_toast_heap_is_one(Relation toastrel);
-
-/*
- * VACUUM of a toast table comes here first.  True if its file is a heap, put
- * there by pg_upgrade: then the catalog says so, too, once the transaction has
- * committed, and there is nothing else to be done.
- */
-extern bool zheap_toast_heap_vacuum(Relation toastrel);
-
-/*
- * A rewrite has filled the toast table newtoast, and core is going to swap it
- * with oldtoast, which may be a heap: let both have one access method.
- */
-extern void zheap_toast_heap_prepare_swap(Oid oldtoast, Oid newtoast);
-
 #endif							/* ZHEAP_CHUNK_H */

@@ -25,7 +25,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-#include "zheap/write/zheap_chunk.h"
+#include "zheap/write/zheap_toast_heap.h"
 
 #include "pg_compat.h"
 

@@ -255,7 +255,7 @@ row_natts(const char *tuple)
 }
 
 /*
- * What put_difference() does for bodies of equal length, at most
+ * What put_long_difference() does for bodies of equal length, at most
  * ZHEAP_WORDS_BITS bytes, with the same result.
  */
 static char *
@@ -297,28 +297,15 @@ put_short_difference(char *to, Size max, const char *old, const char *new,
 	return p;
 }
 
-/*
- * Write a row as its difference from prev; returns the byte behind it, or NULL
- * if it would need "max" bytes or more.
- */
 static char *
-put_difference(char *to, Size max, const char *prev, uint16 prevlen,
-			   const char *tuple, uint16 len)
+put_long_difference(char *to, Size max, const char *old, Size oldlen,
+					const char *new, Size newlen)
 {
-	const char *old = prev + ZHEAP_HEADER_SIZE;
-	const char *new = tuple + ZHEAP_HEADER_SIZE;
-	Size		oldlen = prevlen - ZHEAP_HEADER_SIZE;
-	Size		newlen = len - ZHEAP_HEADER_SIZE;
 	Size		suffix;
 	Size		both;			/* up to here there are two bytes to compare */
 	Size		stop;
 	Size		pos = 0;
 	char	   *p = to;
-
-	if (max <= DIFF_MAX_HEAD || row_natts(prev) != row_natts(tuple))
-		return NULL;
-	if (oldlen == newlen && newlen > 0 && newlen < ZHEAP_WORDS_BITS)
-		return put_short_difference(to, max, old, new, newlen);
 
 	suffix = zheap_words_equal_before(old + oldlen, new + newlen,
 									  Min(oldlen, newlen));
@@ -344,6 +331,43 @@ put_difference(char *to, Size max, const char *prev, uint16 prevlen,
 		p += literal;
 		pos += literal;
 	}
+	return p;
+}
+
+#ifdef USE_ASSERT_CHECKING
+static bool
+long_difference_is(const char *coded, const char *end, Size max,
+				   const char *old, const char *new, Size len)
+{
+	char		buf[2 * ZHEAP_WORDS_BITS];
+	char	   *p = put_long_difference(buf, Min(max, sizeof(buf)), old, len,
+										new, len);
+
+	return end == NULL ? p == NULL :
+		p - buf == end - coded && memcmp(buf, coded, end - coded) == 0;
+}
+#endif
+
+/*
+ * Write a row as its difference from prev; returns the byte behind it, or NULL
+ * if it would need "max" bytes or more.
+ */
+static char *
+put_difference(char *to, Size max, const char *prev, uint16 prevlen,
+			   const char *tuple, uint16 len)
+{
+	const char *old = prev + ZHEAP_HEADER_SIZE;
+	const char *new = tuple + ZHEAP_HEADER_SIZE;
+	Size		oldlen = prevlen - ZHEAP_HEADER_SIZE;
+	Size		newlen = len - ZHEAP_HEADER_SIZE;
+	char	   *p;
+
+	if (max <= DIFF_MAX_HEAD || row_natts(prev) != row_natts(tuple))
+		return NULL;
+	if (oldlen != newlen || newlen == 0 || newlen >= ZHEAP_WORDS_BITS)
+		return put_long_difference(to, max, old, oldlen, new, newlen);
+	p = put_short_difference(to, max, old, new, newlen);
+	Assert(long_difference_is(to, p, max, old, new, newlen));
 	return p;
 }
 
