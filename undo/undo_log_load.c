@@ -321,6 +321,10 @@ undo_log_start_fxid(void)
 Fxid
 undo_log_horizon(char persistence)
 {
-	return persistence == RELPERSISTENCE_TEMP ? undo_temp_log.horizon :
-		undo_log_horizons().discard_before;
+	if (persistence == RELPERSISTENCE_TEMP)
+		return undo_temp_log.horizon;
+	/* asked for each record that is read */
+	if (likely(pg_atomic_read_u32(&UndoShmem->state) == UNDO_PRIMARY))
+		return pg_atomic_read_u64(&UndoShmem->discard_before);
+	return undo_log_horizons().discard_before;
 }
