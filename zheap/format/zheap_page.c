@@ -20,6 +20,7 @@
 #include "access/bufmask.h"
 #include "access/htup_details.h"
 #include "access/xlogutils.h"
+#include "port/pg_bitutils.h"
 #include "storage/bufpage.h"
 #include "utils/rel.h"
 
@@ -174,39 +175,74 @@ zheap_page_row_is_stale(Page page, OffsetNumber off)
 	return (header.flags2 & ZH_STALE) != 0;
 }
 
-/* bytes that NORMAL pointers claim; a loop without a branch on each of them */
-static Size
-bytes_of_bodies(Page page)
+/* what one pass over the line pointers tells */
+typedef struct PointerSums
 {
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
-	const ItemIdData *lp = ((PageHeader) page)->pd_linp;
-	Size		used = 0;
+	int			used;			/* bytes that NORMAL ones claim */
+	int			nrows;			/* NORMAL ones */
+	int			nunused;
+	int			inside;			/* negative: a NORMAL one leads outside of where
+								 * bodies are, or to less than a header */
+} PointerSums;
 
+/* where in the word that a line pointer is the compiler puts a field of it */
+#define POINTER_SHIFT(field) \
+	pg_rightmost_one_pos32(((union {ItemIdData lp; uint32 word;}) \
+							{.lp = {.field = 1}}).word)
+
+/*
+ * A page has up to 291 of them, and full pages are asked often: a loop without
+ * branches over words, of which compilers make one of several at a time.
+ */
+static inline PointerSums
+sum_pointers(Page page)
+{
+	PageHeader	ph = PageHeaderOf(page);
+	const char *words = (const char *) ph->pd_linp;
+	int			max = PageGetMaxOffsetNumber(page);
+	int			upper = ph->pd_upper;
+	int			special = ph->pd_special;
+	PointerSums sums = {0};
+
+	StaticAssertStmt(sizeof(ItemIdData) == sizeof(uint32),
+					 "a line pointer is a word");
 	for (int i = 0; i < max; i++)
-		used += lp[i].lp_len & -(unsigned) (lp[i].lp_flags == LP_NORMAL);
-	return used;
+	{
+		uint32		word;
+		int			at;
+		int			len;
+		int			flags;
+		int			normal;
+
+		memcpy(&word, words + i * sizeof(uint32), sizeof(uint32));
+		at = (word >> POINTER_SHIFT(lp_off)) & 0x7FFF;
+		len = (word >> POINTER_SHIFT(lp_len)) & 0x7FFF;
+		flags = (word >> POINTER_SHIFT(lp_flags)) & 0x03;
+		normal = -(flags == LP_NORMAL);
+		sums.used += len & normal;
+		sums.nrows -= normal;
+		sums.nunused += flags == LP_UNUSED;
+		sums.inside |= normal & ((at - upper) | (special - at - len) |
+								 (len - ZHEAP_HEADER_SIZE));
+	}
+	return sums;
 }
 
 Size
 zheap_page_total_free(Page page)
 {
 	PageHeader	ph = PageHeaderOf(page);
-	Size		room = ph->pd_special - ph->pd_lower;
-	Size		used = bytes_of_bodies(page);
+	int			room = ph->pd_special - ph->pd_lower;
+	int			used = sum_pointers(page).used;
 
 	/* a damaged page must not look like an empty one */
 	return used > room ? 0 : room - used;
 }
 
-/* zheap_page_body_is_inside() without a branch: negative if it isn't */
-static inline int
-body_inside_sign(const PageHeaderData *ph, const ItemIdData *lp)
+int
+zheap_page_count_normal(Page page)
 {
-	int			at = lp->lp_off;
-	int			len = lp->lp_len;
-
-	return (at - ph->pd_upper) | (ph->pd_special - at - len) |
-		(len - ZHEAP_HEADER_SIZE);
+	return sum_pointers(page).nrows;
 }
 
 /* Are the tuples where they may be, and no more than that? */
@@ -214,19 +250,9 @@ static bool
 bodies_are_inside(Page page)
 {
 	PageHeader	ph = PageHeaderOf(page);
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
-	const ItemIdData *lp = ph->pd_linp;
-	int			total = 0;
-	int			inside = 0;		/* negative: a pointer leads outside */
+	PointerSums sums = sum_pointers(page);
 
-	for (int i = 0; i < max; i++)
-	{
-		int			normal = -(lp[i].lp_flags == LP_NORMAL);
-
-		total += lp[i].lp_len & normal;
-		inside |= body_inside_sign(ph, &lp[i]) & normal;
-	}
-	return inside >= 0 && total <= ph->pd_special - ph->pd_upper;
+	return sums.inside >= 0 && sums.used <= ph->pd_special - ph->pd_upper;
 }
 
 void
@@ -275,35 +301,20 @@ zheap_page_insert_room(Page page)
 	int			nslots = ZPageGetOpaque(page)->nslots;
 	int			room = ph->pd_special - ph->pd_lower;
 	int			keep = 0;
-	const ItemIdData *lp = ph->pd_linp;
-	int			used = 0;
-	int			nunused = 0;
-	int			nrows = 0;
+	PointerSums sums = sum_pointers(page);
 	int			kept;
-	int			inside = 0;		/* negative: a pointer leads outside */
-
-	/* as in bytes_of_bodies() */
-	for (int i = 0; i < max; i++)
-	{
-		int			normal = -(lp[i].lp_flags == LP_NORMAL);
-
-		used += lp[i].lp_len & normal;
-		nrows -= normal;
-		inside |= body_inside_sign(ph, &lp[i]) & normal;
-		nunused += lp[i].lp_flags == LP_UNUSED;
-	}
 
 	/* a damaged page has no room */
-	if (inside < 0 || used > room)
+	if (sums.inside < 0 || sums.used > room)
 		return 0;
-	room -= used;
-	if (nunused == 0)
+	room -= sums.used;
+	if (sums.nunused == 0)
 	{
 		if (max >= MaxHeapTuplesPerPage)
 			return 0;
 		keep += sizeof(ItemIdData);
 	}
-	kept = zheap_page_slots_kept(nrows + 1);
+	kept = zheap_page_slots_kept(sums.nrows + 1);
 	if (nslots < kept && max > 0)
 		keep += (kept - nslots) * sizeof(ZXactSlotData);
 

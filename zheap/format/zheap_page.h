@@ -395,6 +395,9 @@ zheap_page_body_is_inside(Page page, ItemId lp)
 		lp->lp_off + lp->lp_len <= ((PageHeader) page)->pd_special;
 }
 
+/* how many line pointers are NORMAL */
+extern int	zheap_page_count_normal(Page page);
+
 /* bytes of the hole + bytes between tuples that belong to none */
 extern Size zheap_page_total_free(Page page);
 

@@ -107,8 +107,7 @@ typedef struct Survey
 	Page		page;
 	const UndoHorizons *hz;
 	OwnerFate	owner[ZHEAP_MAX_XACT_SLOTS + 2];
-	Size		prune_gain;		/* what pruning gives */
-	Size		spill_gain;		/* what spilling may give */
+	Size		gain;			/* what pruning gives, and spilling may give */
 } Survey;
 
 static OwnerFate
@@ -168,9 +167,9 @@ survey_row(Survey *s, ItemId lp)
 	{
 		fate = fxid_fate(s, ZXactSlotFxid(&stub));
 		if (fate == OWNER_REMOVABLE)
-			s->prune_gain += ItemIdGetLength(lp);
+			s->gain += ItemIdGetLength(lp);
 		else if (fate == OWNER_COMMITTED)
-			s->prune_gain += ItemIdGetLength(lp) - ZHEAP_STUB_SIZE;
+			s->gain += ItemIdGetLength(lp) - ZHEAP_STUB_SIZE;
 		return;
 	}
 	if (hdr.slot > ZPageGetOpaque(s->page)->nslots)
@@ -185,21 +184,25 @@ survey_row(Survey *s, ItemId lp)
 	if (fate == OWNER_UNSETTLED)
 		return;
 	if (!ZHeaderIsEnded(&hdr))
-		s->prune_gain += ItemIdGetLength(lp) -
+		s->gain += ItemIdGetLength(lp) -
 			zheap_page_tuple_len(tuple, ItemIdGetLength(lp));
 	else if (fate == OWNER_REMOVABLE)
-		s->prune_gain += ItemIdGetLength(lp);
+		s->gain += ItemIdGetLength(lp);
 	else if (ItemIdGetLength(lp) <= SPILL_MAX_BYTES)
-		s->spill_gain += ItemIdGetLength(lp);
+		s->gain += ItemIdGetLength(lp);
 }
 
-/* what pruning and spilling may give; an estimate from above */
-static void
-survey_page(Survey *s, int options)
+/*
+ * What pruning and spilling may give, an estimate from above; no more than
+ * enough is looked for.
+ */
+static Size
+survey_page(Survey *s, int options, Size enough)
 {
 	OffsetNumber max = PageGetMaxOffsetNumber(s->page);
 
-	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	for (OffsetNumber off = FirstOffsetNumber;
+		 off <= max && s->gain < enough; off++)
 	{
 		ItemId		lp = PageGetItemId(s->page, off);
 
@@ -209,8 +212,9 @@ survey_page(Survey *s, int options)
 				survey_row(s, lp);
 		}
 		else if (ItemIdIsDead(lp) && (options & ZPRUNE_NO_INDEXES))
-			s->prune_gain += sizeof(ItemIdData);
+			s->gain += sizeof(ItemIdData);
 	}
+	return s->gain;
 }
 
 /*
@@ -232,8 +236,7 @@ zheap_make_room_estimate(Relation rel, Buffer buffer,
 	s.buffer = buffer;
 	s.page = page;
 	s.hz = hz;
-	survey_page(&s, 0);
-	return Min(room + s.prune_gain + s.spill_gain, BLCKSZ - 1);
+	return Min(room + survey_page(&s, 0, BLCKSZ), BLCKSZ - 1);
 }
 
 /* ----------------------------------------------------------------
@@ -542,8 +545,7 @@ zheap_make_room(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	s.buffer = buffer;
 	s.page = page;
 	s.hz = hz;
-	survey_page(&s, options);
-	if (s.prune_gain + s.spill_gain < missing)
+	if (survey_page(&s, options, missing) < missing)
 		return false;
 
 	/* what is dead to all isn't worth spilling, so this comes first */

@@ -42,21 +42,6 @@ typedef struct Prune
 	ZWalk		walk;
 } Prune;
 
-static int
-count_normal(Page page)
-{
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
-	OffsetNumber off;
-	int			n = 0;
-
-	for (off = FirstOffsetNumber; off <= max; off++)
-	{
-		if (ItemIdIsNormal(PageGetItemId(page, off)))
-			n++;
-	}
-	return n;
-}
-
 /* set up the walk for a row, keeping what is left of the budget */
 static void
 prune_walk(Prune *prune, OffsetNumber off)
@@ -320,7 +305,7 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 
 	zheap_page_check_bodies(rel, prune->block, page);
 	max = PageGetMaxOffsetNumber(page);
-	nnormal = count_normal(page);
+	nnormal = zheap_page_count_normal(page);
 	prune->conflict = zheap_xact_slot_freeze_page(rel, page, hz,
 												  &result->nslots_freed);
 	for (off = FirstOffsetNumber; off <= max; off++)
@@ -328,7 +313,7 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 		if (ItemIdIsNormal(PageGetItemId(page, off)))
 			prune_row(prune, off, result);
 	}
-	result->nreclaimed = nnormal - count_normal(page);
+	result->nreclaimed = nnormal - zheap_page_count_normal(page);
 	zheap_page_note_stubs(page);
 
 	prune_spilled(prune, result);
