@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 import psycopg2
 
@@ -33,6 +34,27 @@ def become_ordinary(script):
     os.chdir("/")
     # so that a test that is stopped takes its servers with it
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+
+
+class Difference(Exception):
+    """The tables disagree, or something else that must not be."""
+
+
+def play_history(history, seed, sum_up, last):
+    """history.play(), which notes its statements in history.done, on history.node.
+    Prints sum_up(), or why it ended before, with so many of the last statements.
+    Returns whether it came to its end."""
+    begin = time.time()
+    try:
+        history.play()
+    except Exception as e:  # every failure ends this history, is reported
+        print("seed %d FAILED: %s: %s\n%s" % (seed, type(e).__name__, e, "\n".join(history.done[-last:])))
+        print("\n".join(history.node.log_faults()[:10]))
+        if not isinstance(e, Difference):
+            traceback.print_exc(file=sys.stdout)
+        return False
+    print("seed %d ok: %s, %.1f s" % (seed, sum_up(), time.time() - begin))
+    return True
 
 
 def play_seeds(seeds, play):

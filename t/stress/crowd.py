@@ -17,21 +17,20 @@ usage: crowd.py --bindir DIR [--seeds FIRST-LAST] [--steps N] [--sessions N]
 --wide: rows of up to a page, with few xact slots.  Starts a throw-away cluster
 for each seed (as an ordinary user when run by root).  Exits non-zero if a seed
 failed.  FOR KEY SHARE isn't compared where heap waits for lockers of a newer
-version, which zheap does not.  With knobs drawn (zheap.debug_seed) keep "origins" and "logs": with few
-of the first more rows are waited for than heap does (Z24).
+version, which zheap does not.  With knobs drawn (zheap.debug_seed) keep
+"origins" and "logs": with few of the first more rows are waited for than heap
+does (Z24).
 """
 import argparse
 import os
 import random
 import sys
-import time
-import traceback
 
 import psycopg2
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "python"))
-from throwaway import Cluster, become_ordinary, play_seeds  # noqa: E402
+from throwaway import Cluster, Difference, become_ordinary, play_history, play_seeds  # noqa: E402
 
 SETTINGS = """
 fsync = off
@@ -45,10 +44,6 @@ log_min_error_statement = panic
 """
 MODES = ("UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE")
 SIZES = (10, 3000, 6000, 7900)
-
-
-class Difference(Exception):
-    pass
 
 
 class Session:
@@ -161,7 +156,7 @@ class Crowd:
 
     def step(self):
         r = self.r
-        s = self.sessions[r.randrange(r.choice([len(self.sessions), 30]))]
+        s = self.sessions[r.randrange(r.choice([len(self.sessions), min(len(self.sessions), 30)]))]
         if s.level is None:
             s.level = r.choice(["READ COMMITTED"] * 3 + ["REPEATABLE READ"])
             s.cur.execute("BEGIN ISOLATION LEVEL %s; SELECT 1" % s.level)
@@ -250,19 +245,10 @@ def main():
     become_ordinary(__file__)
 
     def play(seed):
-        begin = time.time()
         crowd = Crowd(args, seed)
         try:
-            crowd.play()
-            print("seed %d ok: %d statements, %d failed on both sides, %.1f s" % (
-                seed, len(crowd.done), crowd.failed, time.time() - begin))
-            return crowd.failed > 0
-        except Exception as e:  # every failure ends this history, is reported
-            print("seed %d FAILED: %s: %s\n%s" % (seed, type(e).__name__, e, "\n".join(crowd.done[-40:])))
-            print("\n".join(crowd.node.log_faults()[:10]))
-            if not isinstance(e, Difference):
-                traceback.print_exc(file=sys.stdout)
-            return False
+            return play_history(crowd, seed, lambda: "%d statements, %d failed on both sides" % (
+                len(crowd.done), crowd.failed), 40) and crowd.failed > 0
         finally:
             crowd.node.drop(args.keep)
 

@@ -99,9 +99,11 @@ class Pair:
         for conn, am, side in ((self.conns[1], "heap2", "b"),
                                (self.conns[0], self.history.am, "a")):
             if out and not self.failed():
-                # a block may have caught heap's error
-                locked = out[0][:2] == ("error", "55P03") or time.time() - began > 0.2
-                execute(conn, "SET lock_timeout = '%s'" % ("200ms" if locked else "180s"))
+                locked = out[0][:2] == ("error", "55P03")
+                # a block may have caught heap's error; or heap was slow
+                slow = time.time() - began > 0.2
+                execute(conn, "SET lock_timeout = '%s'" % (
+                    "200ms" if locked else "5s" if slow else "180s"))
             text = sql.replace("@AM@", am).replace("@SIDE@", side)
             out.insert(0, execute(conn, text))
             if self.history.verbose and out[0][0] == "error":

@@ -26,14 +26,13 @@ import shutil
 import sys
 import threading
 import time
-import traceback
 
 import psycopg2
 from psycopg2 import extensions
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "python"))
-from throwaway import Cluster, become_ordinary, play_seeds  # noqa: E402
+from throwaway import Cluster, Difference, become_ordinary, play_history, play_seeds  # noqa: E402
 
 IDLE = extensions.TRANSACTION_STATUS_IDLE
 INERROR = extensions.TRANSACTION_STATUS_INERROR
@@ -116,10 +115,6 @@ KINDS = [
 
 # core's, about what a cancelled REINDEX CONCURRENTLY left
 Cluster.known = ("cannot reindex invalid index",)
-
-
-class Difference(Exception):
-    """The tables disagree, or something else that must not be."""
 
 
 class Fuzz:
@@ -800,19 +795,10 @@ def main():
     become_ordinary(__file__)
 
     def play(seed):
-        begin = time.time()
         fuzz = Fuzz(args, seed)
         try:
-            fuzz.play()
-            print("seed %d ok: %d statements, %d reads compared, %d rows had an old entry, %.1f s" % (
-                seed, len(fuzz.done), fuzz.compared, fuzz.stale, time.time() - begin))
-            return fuzz.stale > 0
-        except Exception as e:  # every failure ends this history, is reported
-            print("seed %d FAILED: %s: %s\n%s" % (seed, type(e).__name__, e, "\n".join(fuzz.done[-60:])))
-            print("\n".join(fuzz.node.log_faults()[:10]))
-            if not isinstance(e, Difference):
-                traceback.print_exc(file=sys.stdout)
-            return False
+            return play_history(fuzz, seed, lambda: "%d statements, %d reads compared, %d rows had an old entry" % (
+                len(fuzz.done), fuzz.compared, fuzz.stale), 60) and fuzz.stale > 0
         finally:
             if fuzz.standby is not None:
                 fuzz.standby.kill()
