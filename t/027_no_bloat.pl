@@ -269,6 +269,20 @@ for my $age (@ages)
 }
 one('DELETE FROM hot WHERE id = 2');
 
+# --- a writer of many rows by turns doesn't look for jumps that nobody needs:
+# --- each row has a dozen versions, thousands of transactions apart
+$s = old_snapshot();
+one(q{
+CREATE TABLE by_turns (id int PRIMARY KEY, n int) USING zheap;
+INSERT INTO by_turns SELECT g, 0 FROM generate_series(1, 3000) g;
+DO $$ BEGIN FOR turn IN 1..12 LOOP FOR which IN 1..3000 LOOP UPDATE by_turns SET n = n + 1 WHERE id = which; COMMIT; END LOOP; END LOOP; END $$});
+is(one(q{
+SELECT count(*) FILTER (WHERE 'jump' = ANY (flags)), count(*) >= 36000
+FROM generate_series(0, pg_relation_size('by_turns') / 8192 - 1) b,
+	 zheap_page_slots('by_turns', b) s, zheap_undo_records('by_turns', b, s.id)}),
+	'0|t', 'rows that are updated by turns have no jumps');
+close_snapshot($s);
+
 # --- the dead end of a queue: a new snapshot passes rows that an old one needs
 # --- with hardly a look into undo, whoever has the xact slots of their page now
 one(q{

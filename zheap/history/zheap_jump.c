@@ -56,6 +56,14 @@ static int	jump_interval = 16;
 /* records to be read for each; more are of other rows, and this one isn't hot */
 #define SEARCH_RECORDS			UNDO_KNOB("jump-records", 16, 1, 16)
 
+/*
+ * A row of which there can't be about so many versions since the oldest
+ * snapshot isn't hot, either: its undo records lie far apart, and would be read
+ * from storage.  Those of so few transactions wouldn't.
+ */
+#define HOT_VERSIONS			32
+#define NEAR_XIDS				UNDO_KNOB("jump-near-xids", 16384, 0, 16384)
+
 /* a jump over rows that differ in more than this isn't worth its bytes */
 #define JUMP_MAX_OLD_BYTES		UNDO_KNOB("jump-bytes", 1024, 8, 1024)
 
@@ -106,6 +114,19 @@ is_needed(const ZReadContext *cx, Fxid writer)
 		!zheap_xact_slot_seen_by_all(cx->rel, writer, &cx->hz, NULL);
 }
 
+/*
+ * Have the versions up to this writer's, so many, come fast enough for a hot
+ * row?  Told by xids, so without reading any undo.
+ */
+static bool
+is_hot(const ZReadContext *cx, Fxid now, Fxid writer, int versions)
+{
+	Fxid		since = now - Min(now, writer);
+	Fxid		needed = now - Min(now, cx->hz.discard_before);
+
+	return needed < NEAR_XIDS || since * HOT_VERSIONS <= needed * versions;
+}
+
 /* the walk stands at a version whose record was found */
 static void
 remember_end(const ZWalk *walk, JumpEnd *end)
@@ -123,12 +144,14 @@ remember_end(const ZWalk *walk, JumpEnd *end)
  * as anybody may have to go, or as far as this is worth it.
  */
 static void
-find_last(const ZReadContext *cx, ZWalk *walk, Page page, JumpEnd *end)
+find_last(const ZReadContext *cx, Fxid now, ZWalk *walk, Page page,
+		  JumpEnd *end)
 {
 	ZWalkState	state = zheap_walk_start(walk, page);
 
 	walk->budget = SEARCH_RECORDS;
 	while (state == ZWALK_OWNED && is_needed(cx, walk->fxid) &&
+		   is_hot(cx, now, walk->fxid, end->versions + 1) &&
 		   end->versions < SEARCH_INTERVALS * jump_interval)
 	{
 		switch (zheap_walk_find(walk, false))
@@ -190,7 +213,7 @@ zheap_jump_describe(ZReadContext *cx, Page page, BlockNumber block,
 	end->versions = 0;
 	zheap_walk_init(walk, cx->rel, &cx->reader, &cx->hz, block, u->offset,
 					image, &image_len);
-	find_last(cx, walk, page, end);
+	find_last(cx, u->writer, walk, page, end);
 	if (end->is_node)
 		join_spans(cx, walk, end);
 	else
