@@ -232,8 +232,8 @@ zheap_delta_begin(ZPageDelta *delta, Relation rel, Buffer buffer)
 	 * The caller goes from line pointer to line pointer and moves tuples: a
 	 * damaged one must not lead out of the copy.
 	 */
-	zheap_page_check_bodies(rel, BufferGetBlockNumber(buffer),
-							delta->work.data);
+	delta->before = zheap_page_check_bodies(rel, BufferGetBlockNumber(buffer),
+											delta->work.data);
 	return (Page) delta->work.data;
 }
 
@@ -278,11 +278,12 @@ zheap_delta_part(ZPageDelta *delta, const void *at, uint16 len)
 
 /*
  * Copy the change back and log it.  Exclusive lock held all along; nothing is
- * thrown after the first byte changed.  An unchanged page stays untouched.
+ * thrown after the first byte changed.  An unchanged page stays untouched:
+ * then false.
  * conflict: largest fxid whose history some standby snapshot may still need
  * and that this change removes, 0 if none.
  */
-void
+bool
 zheap_delta_finish(ZPageDelta *delta, Fxid conflict)
 {
 	Page		page = BufferGetPage(delta->buffer);
@@ -296,7 +297,7 @@ zheap_delta_finish(ZPageDelta *delta, Fxid conflict)
 	else
 		delta_collect_parts(&ranges, delta, page);
 	if (ranges.len == 0 && !ranges.overflow)
-		return;
+		return false;
 
 	START_CRIT_SECTION();
 
@@ -336,6 +337,7 @@ zheap_delta_finish(ZPageDelta *delta, Fxid conflict)
 	}
 
 	END_CRIT_SECTION();
+	return true;
 }
 
 void

@@ -73,6 +73,7 @@ typedef struct ZPageDelta
 	Buffer		buffer;
 	bool		told;			/* to decoding: a speculative row goes; false
 								 * to begin with */
+	ZPageUse	before;			/* of the page; only if begun as a whole */
 	bool		whole;			/* any byte may have changed, else these: */
 	int			nparts;
 	uint16		first[ZDELTA_MAX_PARTS];
@@ -85,7 +86,7 @@ extern Page zheap_delta_begin_parts(ZPageDelta *delta, Relation rel,
 									Buffer buffer);
 /* at: in the private copy, outside of the hole */
 extern void zheap_delta_part(ZPageDelta *delta, const void *at, uint16 len);
-extern void zheap_delta_finish(ZPageDelta *delta, Fxid conflict);
+extern bool zheap_delta_finish(ZPageDelta *delta, Fxid conflict);
 
 /*
  * Logs that rows of a relation are about to be gone which standby snapshots

@@ -239,30 +239,41 @@ zheap_page_total_free(Page page)
 	return used > room ? 0 : room - used;
 }
 
-int
-zheap_page_count_normal(Page page)
+static inline ZPageUse
+page_use(Page page, PointerSums sums)
 {
-	return sum_pointers(page).nrows;
+	PageHeader	ph = PageHeaderOf(page);
+	ZPageUse	use = {sums.nrows, ph->pd_special - ph->pd_lower - sums.used};
+
+	return use;
+}
+
+ZPageUse
+zheap_page_use(Page page)
+{
+	return page_use(page, sum_pointers(page));
 }
 
 /* Are the tuples where they may be, and no more than that? */
-static bool
-bodies_are_inside(Page page)
+static inline bool
+bodies_are_inside(Page page, PointerSums sums)
 {
 	PageHeader	ph = PageHeaderOf(page);
-	PointerSums sums = sum_pointers(page);
 
 	return sums.inside >= 0 && sums.used <= ph->pd_special - ph->pd_upper;
 }
 
-void
+ZPageUse
 zheap_page_check_bodies(Relation rel, BlockNumber block, Page page)
 {
-	if (!bodies_are_inside(page))
+	PointerSums sums = sum_pointers(page);
+
+	if (!bodies_are_inside(page, sums))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("line pointers in block %u of relation \"%s\" are damaged",
 						block, RelationGetRelationName(rel))));
+	return page_use(page, sums);
 }
 
 bool
@@ -274,7 +285,7 @@ zheap_page_has_tuple(Page page, OffsetNumber off)
 		off > PageGetMaxOffsetNumber(page))
 		return false;
 	lp = PageGetItemId(page, off);
-	return ItemIdIsNormal(lp) && zheap_page_body_is_inside(page, lp);
+	return ItemIdIsNormal(lp) && zheap_item_is_in_page(page, lp);
 }
 
 Size
@@ -361,7 +372,7 @@ zheap_page_compact(Page page)
 	Assert(zheap_page_is_valid(page));
 
 	/* whoever gets here without redo has looked before */
-	if (unlikely(!bodies_are_inside(page)))
+	if (unlikely(!bodies_are_inside(page, sum_pointers(page))))
 		ereport(PANIC,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("line pointers of a zheap page are damaged")));

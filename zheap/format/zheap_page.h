@@ -376,27 +376,26 @@ zheap_page_check(Relation rel, BlockNumber block, Page page)
 		zheap_page_report(rel, block, page);
 }
 
+/* what line pointers claim */
+typedef struct ZPageUse
+{
+	int			nrows;			/* NORMAL ones */
+	int			free;			/* as zheap_page_total_free() */
+} ZPageUse;
+
+/* of a page whose line pointers were checked */
+extern ZPageUse zheap_page_use(Page page);
+
 /*
- * ERROR if line pointers lead to where no tuples can be.  Before tuples are
- * moved, and where a page turns out to be other than its header says.
+ * The same after an ERROR if line pointers lead to where no tuples can be.
+ * Before tuples are moved, and where a page turns out to be other than its
+ * header says.
  */
-extern void zheap_page_check_bodies(Relation rel, BlockNumber block,
-									Page page);
+extern ZPageUse zheap_page_check_bodies(Relation rel, BlockNumber block,
+										Page page);
 
 /* is there a tuple at off, where tuples may be */
 extern bool zheap_page_has_tuple(Page page, OffsetNumber off);
-
-/* is a NORMAL pointer's tuple where tuples may be */
-static inline bool
-zheap_page_body_is_inside(Page page, ItemId lp)
-{
-	return lp->lp_len >= ZHEAP_HEADER_SIZE &&
-		lp->lp_off >= ((PageHeader) page)->pd_upper &&
-		lp->lp_off + lp->lp_len <= ((PageHeader) page)->pd_special;
-}
-
-/* how many line pointers are NORMAL */
-extern int	zheap_page_count_normal(Page page);
 
 /* bytes of the hole + bytes between tuples that belong to none */
 extern Size zheap_page_total_free(Page page);

@@ -660,7 +660,7 @@ zheap_xact_slot_own(Page page, uint8 id, ZTenure tenure, Fxid fxid,
 			if (likely((uint8) tuple[0] != id))
 				continue;
 			/* what a damaged pointer leads to isn't the page's to change */
-			if (!ItemIdIsNormal(lp) || !zheap_page_body_is_inside(page, lp))
+			if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
 				continue;
 			zheap_header_get(tuple, &header);
 			if (tenure == ZTENURE_FROZEN)

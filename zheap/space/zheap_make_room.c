@@ -186,9 +186,8 @@ survey_row(Survey *s, ItemId lp)
 	if (!ZHeaderIsEnded(&hdr))
 		s->gain += ItemIdGetLength(lp) -
 			zheap_page_tuple_len(tuple, ItemIdGetLength(lp));
-	else if (fate == OWNER_REMOVABLE)
-		s->gain += ItemIdGetLength(lp);
-	else if (ItemIdGetLength(lp) <= SPILL_MAX_BYTES)
+	else if (fate == OWNER_REMOVABLE ||
+			 ItemIdGetLength(lp) <= SPILL_MAX_BYTES)
 		s->gain += ItemIdGetLength(lp);
 }
 
@@ -197,24 +196,27 @@ survey_row(Survey *s, ItemId lp)
  * enough is looked for.
  */
 static Size
-survey_page(Survey *s, int options, Size enough)
+survey_page(Relation rel, Buffer buffer, const UndoHorizons *hz, int options,
+			Size enough)
 {
-	OffsetNumber max = PageGetMaxOffsetNumber(s->page);
+	Page		page = BufferGetPage(buffer);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	Survey		s = {.rel = rel,.buffer = buffer,.page = page,.hz = hz};
 
 	for (OffsetNumber off = FirstOffsetNumber;
-		 off <= max && s->gain < enough; off++)
+		 off <= max && s.gain < enough; off++)
 	{
-		ItemId		lp = PageGetItemId(s->page, off);
+		ItemId		lp = PageGetItemId(page, off);
 
 		if (ItemIdIsNormal(lp))
 		{
-			if (zheap_item_is_in_page(s->page, lp))
-				survey_row(s, lp);
+			if (zheap_item_is_in_page(page, lp))
+				survey_row(&s, lp);
 		}
 		else if (ItemIdIsDead(lp) && (options & ZPRUNE_NO_INDEXES))
-			s->gain += sizeof(ItemIdData);
+			s.gain += sizeof(ItemIdData);
 	}
-	return s->gain;
+	return s.gain;
 }
 
 /*
@@ -228,15 +230,10 @@ zheap_make_room_estimate(Relation rel, Buffer buffer,
 {
 	Page		page = BufferGetPage(buffer);
 	Size		room = zheap_page_insert_room(page);
-	Survey		s = {0};
 
 	if (room == 0 && PageGetMaxOffsetNumber(page) >= MaxHeapTuplesPerPage)
 		return 0;
-	s.rel = rel;
-	s.buffer = buffer;
-	s.page = page;
-	s.hz = hz;
-	return Min(room + survey_page(&s, 0, BLCKSZ), BLCKSZ - 1);
+	return Min(room + survey_page(rel, buffer, hz, 0, BLCKSZ), BLCKSZ - 1);
 }
 
 /* ----------------------------------------------------------------
@@ -531,29 +528,33 @@ zheap_make_room_options(Relation rel)
 	return rel->rd_rel->relhasindex ? 0 : ZPRUNE_NO_INDEXES;
 }
 
+/*
+ * A survey costs half as much as a prune, and where rows move all the time its
+ * answer is always yes.  So a prune of a table that gave what was missing lets
+ * the next one go without; until one doesn't.
+ */
+#define PRUNES_KNOWN_OF	64		/* tables that share a place only guess worse */
+
+static bool prune_helped[PRUNES_KNOWN_OF];
+
 bool
 zheap_make_room(Relation rel, Buffer buffer, const UndoHorizons *hz,
 				Size missing, int options)
 {
-	Page		page = BufferGetPage(buffer);
-	Survey		s = {0};
+	bool	   *helped = &prune_helped[rel->rd_id % PRUNES_KNOWN_OF];
+	bool		survey = !*helped;
 	ZPruneResult result;
-	Size		before;
-	Size		after;
 
-	s.rel = rel;
-	s.buffer = buffer;
-	s.page = page;
-	s.hz = hz;
-	if (survey_page(&s, options, missing) < missing)
+	if (survey && survey_page(rel, buffer, hz, options, missing) < missing)
 		return false;
 
 	/* what is dead to all isn't worth spilling, so this comes first */
-	before = zheap_page_total_free(page);
 	zheap_prune_page(rel, buffer, hz, options, &result);
-	after = zheap_page_total_free(page);
-	if (after >= before + missing)
+	*helped = result.gain >= (int) missing;
+	if (*helped)
 		return true;
-	missing -= Min(missing, after - Min(after, before));
+	missing -= result.gain;
+	if (!survey && survey_page(rel, buffer, hz, options, missing) < missing)
+		return result.changed;
 	return page_spill(rel, buffer, hz, missing) || result.changed;
 }

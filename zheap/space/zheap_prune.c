@@ -279,44 +279,41 @@ void
 zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 				 int options, ZPruneResult *result)
 {
-	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
-	Prune	   *prune = palloc(sizeof(Prune));
+	ZPageDelta	delta;
+	Prune		prune;
 	OffsetNumber max;
 	OffsetNumber off;
-	int			nnormal;
+	ZPageUse	after;
 	Page		page;
 
 	memset(result, 0, sizeof(ZPruneResult));
-	page = zheap_delta_begin(delta, rel, buffer);
+	page = zheap_delta_begin(&delta, rel, buffer);
 
-	prune->rel = rel;
-	prune->page = page;
-	prune->hz = hz;
-	prune->block = BufferGetBlockNumber(buffer);
-	prune->walk.budget = PRUNE_BUDGET;
+	prune.rel = rel;
+	prune.page = page;
+	prune.hz = hz;
+	prune.block = BufferGetBlockNumber(buffer);
+	prune.walk.budget = PRUNE_BUDGET;
 
 	/*
 	 * DEAD pointers give a writer no room while indexes have entries of them.
 	 * So it doesn't read the chain, which under an old snapshot is long,
 	 * cold, and needed; it only ends one that nobody needs.
 	 */
-	prune->leave_chain = options == 0;
-	undo_record_reader_open(&prune->reader, rel);
+	prune.leave_chain = options == 0;
+	undo_record_reader_open(&prune.reader, rel);
 
-	zheap_page_check_bodies(rel, prune->block, page);
 	max = PageGetMaxOffsetNumber(page);
-	nnormal = zheap_page_count_normal(page);
-	prune->conflict = zheap_xact_slot_freeze_page(rel, page, hz,
-												  &result->nslots_freed);
+	prune.conflict = zheap_xact_slot_freeze_page(rel, page, hz,
+												 &result->nslots_freed);
 	for (off = FirstOffsetNumber; off <= max; off++)
 	{
 		if (ItemIdIsNormal(PageGetItemId(page, off)))
-			prune_row(prune, off, result);
+			prune_row(&prune, off, result);
 	}
-	result->nreclaimed = nnormal - zheap_page_count_normal(page);
 	zheap_page_note_stubs(page);
 
-	prune_spilled(prune, result);
+	prune_spilled(&prune, result);
 
 	if (options & ZPRUNE_NO_INDEXES)
 	{
@@ -329,18 +326,18 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	}
 
 	if (options & ZPRUNE_TIDY)
+	{
 		tidy_page(page);
+		prune_survey(&prune, result);
+	}
 
-	if (options & ZPRUNE_TIDY)
-		prune_survey(prune, result);
-	result->changed = memcmp(page, BufferGetPage(buffer), BLCKSZ) != 0;
+	zheap_page_assert_sound(page, prune.block, "pruning");
+	after = zheap_page_use(page);
+	result->nreclaimed = delta.before.nrows - after.nrows;
+	result->gain = after.free - delta.before.free;
 
-	zheap_page_assert_sound(page, prune->block, "pruning");
-
-	undo_record_reader_close(&prune->reader);
-	zheap_delta_finish(delta, result->changed ? prune->conflict : InvalidFxid);
+	undo_record_reader_close(&prune.reader);
+	result->changed = zheap_delta_finish(&delta, prune.conflict);
 	if (result->changed)
 		zheap_stat_count(rel, ZSTAT_PAGES_COMPACTED, 1);
-	pfree(prune);
-	pfree(delta);
 }

@@ -93,7 +93,7 @@ tuple_to_change(Rollback *rb, OffsetNumber off)
 	if (tuple == NULL)
 		return NULL;
 	lp = PageGetItemId(rb->page, off);
-	if (!zheap_page_body_is_inside(rb->page, lp))
+	if (!zheap_item_is_in_page(rb->page, lp))
 		change_any(rb);			/* which says what is wrong */
 	if (rb->delta != NULL)
 		zheap_delta_part(rb->delta, tuple, ItemIdGetLength(lp));

@@ -76,6 +76,7 @@ extern void zheap_rollback_copy(ZReadContext *cx, Page copy,
 typedef struct ZPruneResult
 {
 	int			nreclaimed;		/* bodies dropped */
+	int			gain;			/* bytes that came free */
 	bool		changed;
 	/* only if TIDY */
 	int			ndead;			/* line pointers that are DEAD after it */
