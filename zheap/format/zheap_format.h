@@ -58,7 +58,7 @@ zheap_tid_set_tag(ItemPointerData *tid, uint16 tag)
  * critical section, with a conflict horizon where history visible to some
  * standby snapshot is removed (0 = none).  Buffer exclusively locked all
  * along; rel may be a fake relcache entry.  delta_finish with an unchanged
- * page does nothing.
+ * page does nothing and returns false.
  *
  * Who changes a few bytes begins by delta_begin_parts instead and names them,
  * before or after they change; the rest of the page isn't looked at.  Nor are

@@ -387,7 +387,7 @@ typedef struct ZPageUse
 extern ZPageUse zheap_page_use(Page page);
 
 /*
- * The same after an ERROR if line pointers lead to where no tuples can be.
+ * The same of any page: ERROR if line pointers lead to where no tuples can be.
  * Before tuples are moved, and where a page turns out to be other than its
  * header says.
  */
