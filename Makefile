@@ -27,99 +27,99 @@ OBJS = \
 	compat/read_stream.o \
 	compat/table_stats.o \
 	undo/undo_debug.o \
-	undo/undo_page.o \
-	undo/undo_fake.o \
 	undo/undo_cache.o \
-	undo/undo_shmem.o \
-	undo/undo_images.o \
-	undo/undo_files.o \
-	undo/undo_horizons.o \
-	undo/undo_stat.o \
-	undo/undo_log_trim.o \
-	undo/undo_log_load.o \
-	undo/undo_log.o \
-	undo/undo_frozen.o \
-	undo/undo_redo.o \
-	undo/undo_holders.o \
-	undo/undo_record.o \
-	undo/undo_apply.o \
-	undo/undo_attach.o \
-	undo/undo_xact.o \
-	undo/undo_insert.o \
-	undo/undo_scan.o \
-	undo/undo_discard.o \
-	undo/undo_worker.o \
-	undo/undo_survey.o \
-	undo/undo_snapshot_limit.o \
-	undo/undo_launcher.o \
-	undo/undo_drain.o \
+	undo/log/undo_page.o \
+	undo/log/undo_fake.o \
+	undo/log/undo_shmem.o \
+	undo/log/undo_files.o \
+	undo/log/undo_horizons.o \
+	undo/log/undo_stat.o \
+	undo/log/undo_log_trim.o \
+	undo/log/undo_log_load.o \
+	undo/log/undo_log.o \
+	undo/log/undo_redo.o \
+	undo/log/undo_attach.o \
+	undo/discard/undo_frozen.o \
+	undo/discard/undo_holders.o \
+	undo/discard/undo_scan.o \
+	undo/discard/undo_discard.o \
+	undo/discard/undo_snapshot_limit.o \
+	undo/rollback/undo_apply.o \
+	undo/rollback/undo_xact.o \
+	undo/rollback/undo_worker.o \
+	undo/rollback/undo_survey.o \
+	undo/rollback/undo_launcher.o \
+	undo/rollback/undo_drain.o \
+	undo/record/undo_images.o \
+	undo/record/undo_record.o \
+	undo/record/undo_insert.o \
 	zheap/format/zheap_page.o \
 	zheap/format/zheap_page_problem.o \
 	zheap/format/zheap_delta.o \
 	zheap/format/zheap_tuple.o \
 	zheap/format/zheap_tuple_slot.o \
 	zheap/format/zheap_undo.o \
-	zheap/history/zheap_stat.o \
-	zheap/history/zheap_xact_slot_status.o \
-	zheap/history/zheap_xact_slot.o \
+	zheap/format/zheap_stat.o \
+	zheap/owner/zheap_xact_slot_status.o \
+	zheap/owner/zheap_xact_slot.o \
 	zheap/history/zheap_record_cache.o \
 	zheap/history/zheap_chain_index.o \
 	zheap/history/zheap_own_history.o \
 	zheap/history/zheap_spill_chain.o \
 	zheap/history/zheap_walk.o \
-	zheap/history/zheap_predicate.o \
 	zheap/history/zheap_jump.o \
-	zheap/history/zheap_visibility.o \
-	zheap/history/zheap_old_page.o \
-	zheap/history/zheap_newest.o \
 	zheap/history/zheap_describe.o \
-	zheap/history/zheap_keyed.o \
-	zheap/history/zheap_old_keys.o \
-	zheap/history/zheap_announce.o \
-	zheap/space/zheap_buffer.o \
-	zheap/space/zheap_fsm_notes.o \
-	zheap/space/zheap_rollback.o \
+	zheap/sees/zheap_predicate.o \
+	zheap/sees/zheap_visibility.o \
+	zheap/sees/zheap_old_page.o \
+	zheap/sees/zheap_newest.o \
+	zheap/back/zheap_buffer.o \
+	zheap/back/zheap_fsm_notes.o \
+	zheap/back/zheap_rollback.o \
 	zheap/space/zheap_prune.o \
 	zheap/space/zheap_make_room.o \
 	zheap/space/zheap_space.o \
-	zheap/space/zheap_tablespace.o \
-	zheap/write/zheap_lend.o \
-	zheap/write/zheap_xlog_insert.o \
-	zheap/write/zheap_xlog_change.o \
-	zheap/write/zheap_xlog_logical.o \
-	zheap/write/zheap_lockers.o \
-	zheap/write/zheap_row.o \
-	zheap/write/zheap_lock.o \
-	zheap/write/zheap_row_write.o \
-	zheap/write/zheap_tuple_lock.o \
-	zheap/write/zheap_epq.o \
-	zheap/write/zheap_delete_chunks.o \
-	zheap/write/zheap_toast_heap.o \
-	zheap/write/zheap_chunk.o \
-	zheap/write/zheap_toast.o \
-	zheap/write/zheap_open_record.o \
-	zheap/write/zheap_insert.o \
-	zheap/write/zheap_speculative.o \
-	zheap/write/zheap_delete.o \
-	zheap/write/zheap_move.o \
-	zheap/write/zheap_entry.o \
-	zheap/write/zheap_update.o \
+	zheap/soft/zheap_keyed.o \
+	zheap/soft/zheap_old_keys.o \
+	zheap/soft/zheap_announce.o \
+	zheap/soft/zheap_entry.o \
+	zheap/soft/zheap_watch.o \
+	zheap/soft/zheap_sweep.o \
 	zheap/read/zheap_exclusion.o \
 	zheap/read/zheap_scan.o \
 	zheap/read/zheap_scan_page.o \
 	zheap/read/zheap_scan_chosen.o \
 	zheap/read/zheap_scan_compat.o \
-	zheap/read/zheap_watch.o \
 	zheap/read/zheap_explain.o \
 	zheap/read/zheap_index_fetch.o \
 	zheap/read/zheap_index_delete.o \
+	zheap/wal/zheap_lend.o \
+	zheap/wal/zheap_xlog_insert.o \
+	zheap/wal/zheap_xlog_change.o \
+	zheap/wal/zheap_xlog_logical.o \
+	zheap/row/zheap_lockers.o \
+	zheap/row/zheap_row.o \
+	zheap/row/zheap_lock.o \
+	zheap/row/zheap_row_write.o \
+	zheap/row/zheap_tuple_lock.o \
+	zheap/row/zheap_epq.o \
+	zheap/large/zheap_delete_chunks.o \
+	zheap/large/zheap_toast_heap.o \
+	zheap/large/zheap_chunk.o \
+	zheap/large/zheap_toast.o \
+	zheap/write/zheap_open_record.o \
+	zheap/write/zheap_tablespace.o \
+	zheap/write/zheap_insert.o \
+	zheap/write/zheap_speculative.o \
+	zheap/write/zheap_delete.o \
+	zheap/write/zheap_move.o \
+	zheap/write/zheap_update.o \
 	zheap/decode/zheap_decode.o \
-	zheap/zheap_index_build.o \
-	zheap/zheap_sweep.o \
-	zheap/zheap_vacuum.o \
-	zheap/zheap_rewrite_judge.o \
-	zheap/zheap_rewrite_write.o \
-	zheap/zheap_rewrite.o \
+	zheap/table/zheap_index_build.o \
+	zheap/table/zheap_vacuum.o \
+	zheap/table/zheap_rewrite_judge.o \
+	zheap/table/zheap_rewrite_write.o \
+	zheap/table/zheap_rewrite.o \
 	zheap/zheap_xlog.o \
 	inspect/zheap_inspect.o \
 	inspect/zheap_monitor.o \
@@ -178,7 +178,7 @@ endif
 include $(PGXS)
 
 # whole-project dependency: headers are few and builds short
-$(OBJS): $(wildcard $(srcdir)/*.h $(srcdir)/compat/*.h $(srcdir)/undo/*.h $(srcdir)/inspect/*.h $(srcdir)/guard/*.h \
+$(OBJS): $(wildcard $(srcdir)/*.h $(srcdir)/compat/*.h $(srcdir)/undo/*.h $(srcdir)/undo/*/*.h $(srcdir)/inspect/*.h $(srcdir)/guard/*.h \
 	$(srcdir)/zheap/*.h $(srcdir)/zheap/*/*.h)
 
 check-layers: $(OBJS)

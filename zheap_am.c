@@ -31,13 +31,13 @@
 #include "undo/undo_debug.h"
 #include "zheap/zheap.h"
 #include "zheap/decode/zheap_decode.h"
-#include "zheap/history/zheap_announce.h"
-#include "zheap/history/zheap_old_keys.h"
+#include "zheap/soft/zheap_announce.h"
+#include "zheap/soft/zheap_old_keys.h"
 #include "zheap/history/zheap_jump.h"
-#include "zheap/history/zheap_keyed.h"
-#include "zheap/history/zheap_stat.h"
-#include "zheap/write/zheap_chunk.h"
-#include "zheap/write/zheap_toast_heap.h"
+#include "zheap/soft/zheap_keyed.h"
+#include "zheap/format/zheap_stat.h"
+#include "zheap/large/zheap_chunk.h"
+#include "zheap/large/zheap_toast_heap.h"
 
 PG_MODULE_MAGIC;
 

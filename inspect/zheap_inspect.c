@@ -23,8 +23,8 @@
 #include "utils/rel.h"
 #include "utils/xid8.h"
 
-#include "undo/undo_log.h"
-#include "zheap/write/zheap_toast_heap.h"
+#include "undo/log/undo_log.h"
+#include "zheap/large/zheap_toast_heap.h"
 #include "zheap/zheap.h"
 #include "inspect/zheap_inspect.h"
 

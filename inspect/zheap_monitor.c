@@ -20,9 +20,9 @@
 #include "utils/timestamp.h"
 #include "utils/xid8.h"
 
-#include "undo/undo_stat.h"
-#include "undo/undo_worker.h"
-#include "zheap/history/zheap_stat.h"
+#include "undo/log/undo_stat.h"
+#include "undo/rollback/undo_worker.h"
+#include "zheap/format/zheap_stat.h"
 #include "zheap/zheap.h"
 #include "inspect/zheap_inspect.h"
 

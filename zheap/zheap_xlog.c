@@ -15,9 +15,9 @@
 #include "storage/bufmgr.h"
 
 #include "zheap/zheap.h"
-#include "zheap/history/zheap_announce.h"
-#include "zheap/write/zheap_xlog_insert.h"
-#include "zheap/write/zheap_xlog_change.h"
+#include "zheap/soft/zheap_announce.h"
+#include "zheap/wal/zheap_xlog_insert.h"
+#include "zheap/wal/zheap_xlog_change.h"
 
 static void
 confirm_redo(XLogReaderState *record)

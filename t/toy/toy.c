@@ -29,9 +29,9 @@
 #include "utils/rel.h"
 
 #include "undo/undo.h"
-#include "undo/undo_log.h"
-#include "undo/undo_snapshot_limit.h"
-#include "undo/undo_worker.h"
+#include "undo/log/undo_log.h"
+#include "undo/discard/undo_snapshot_limit.h"
+#include "undo/rollback/undo_worker.h"
 
 PG_MODULE_MAGIC;
 

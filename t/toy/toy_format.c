@@ -13,7 +13,7 @@
 #include "fmgr.h"
 
 #include "undo/undo_pack.h"
-#include "undo/undo_page.h"
+#include "undo/log/undo_page.h"
 
 PG_FUNCTION_INFO_V1(toy_format_records);
 PG_FUNCTION_INFO_V1(toy_format_runs);

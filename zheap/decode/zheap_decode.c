@@ -21,9 +21,9 @@
 
 #include "compat/reorder_buffer.h"
 #include "zheap/decode/zheap_decode.h"
-#include "zheap/write/zheap_xlog_change.h"
-#include "zheap/write/zheap_xlog_insert.h"
-#include "zheap/write/zheap_xlog_logical.h"
+#include "zheap/wal/zheap_xlog_change.h"
+#include "zheap/wal/zheap_xlog_insert.h"
+#include "zheap/wal/zheap_xlog_logical.h"
 
 /* a record being decoded */
 typedef struct Decoding

@@ -18,7 +18,7 @@
 #include "nodes/nodeFuncs.h"
 
 #include "zheap/read/zheap_read.h"
-#include "zheap/read/zheap_watch.h"
+#include "zheap/soft/zheap_watch.h"
 
 static ExecutorFinish_hook_type prev_executor_finish = NULL;
 

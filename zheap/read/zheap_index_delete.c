@@ -18,8 +18,8 @@
 #include "storage/bufmgr.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/history/zheap_keyed.h"
-#include "zheap/history/zheap_old_keys.h"
+#include "zheap/soft/zheap_keyed.h"
+#include "zheap/soft/zheap_old_keys.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/read/zheap_read.h"
 #include "zheap/write/zheap_write.h"

@@ -24,7 +24,7 @@
 
 #include "undo/undo_debug.h"
 #include "zheap/read/zheap_scan.h"
-#include "zheap/read/zheap_watch.h"
+#include "zheap/soft/zheap_watch.h"
 #include "zheap/write/zheap_write.h"
 
 /* rows next to each other in an index often come from a few pages by turns */

@@ -32,7 +32,7 @@
 
 #include "undo/undo_debug.h"
 #include "zheap/history/zheap_spill_chain.h"
-#include "zheap/history/zheap_stat.h"
+#include "zheap/format/zheap_stat.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/space/zheap_space.h"
 

@@ -19,9 +19,9 @@
 
 #include "undo/undo_debug.h"
 #include "zheap/write/zheap_write.h"
-#include "zheap/write/zheap_lock.h"
-#include "zheap/write/zheap_xlog_insert.h"
-#include "zheap/write/zheap_xlog_change.h"
+#include "zheap/row/zheap_lock.h"
+#include "zheap/wal/zheap_xlog_insert.h"
+#include "zheap/wal/zheap_xlog_change.h"
 
 /* my last open record of a delete (zheap_undo.h) */
 static ZOpenRecord last_open;

@@ -39,10 +39,10 @@
 #include "undo/undo_debug.h"
 #include "zheap/write/zheap_write.h"
 #include "zheap/history/zheap_own_history.h"
-#include "zheap/write/zheap_lend.h"
+#include "zheap/wal/zheap_lend.h"
 #include "zheap/write/zheap_open_record.h"
-#include "zheap/write/zheap_xlog_insert.h"
-#include "zheap/write/zheap_xlog_logical.h"
+#include "zheap/wal/zheap_xlog_insert.h"
+#include "zheap/wal/zheap_xlog_logical.h"
 
 /* an insert's undo payload: cid, tenure, base, ranges, token */
 #define INSERT_MAX_PAYLOAD \

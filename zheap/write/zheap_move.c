@@ -15,8 +15,8 @@
 
 #include "zheap/history/zheap_own_history.h"
 #include "zheap/write/zheap_update.h"
-#include "zheap/write/zheap_xlog_insert.h"
-#include "zheap/write/zheap_xlog_change.h"
+#include "zheap/wal/zheap_xlog_insert.h"
+#include "zheap/wal/zheap_xlog_change.h"
 
 /* a move about to be written */
 typedef struct ZMove

@@ -17,7 +17,7 @@
 #include "utils/rel.h"
 
 #include "zheap/write/zheap_write.h"
-#include "zheap/write/zheap_xlog_insert.h"
+#include "zheap/wal/zheap_xlog_insert.h"
 
 /*
  * The pointer of my speculative row; ERROR if it isn't one.  Chunks of one

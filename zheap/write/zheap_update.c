@@ -30,10 +30,10 @@
 
 #include "undo/undo_debug.h"
 #include "zheap/write/zheap_write.h"
-#include "zheap/history/zheap_announce.h"
+#include "zheap/soft/zheap_announce.h"
 #include "zheap/history/zheap_jump.h"
-#include "zheap/history/zheap_stat.h"
-#include "zheap/write/zheap_entry.h"
+#include "zheap/format/zheap_stat.h"
+#include "zheap/soft/zheap_entry.h"
 #include "zheap/write/zheap_update.h"
 
 /* old TIDs that a row names; the rest are named together */

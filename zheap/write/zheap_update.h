@@ -8,8 +8,8 @@
 #ifndef ZHEAP_UPDATE_H
 #define ZHEAP_UPDATE_H
 
-#include "zheap/history/zheap_keyed.h"
-#include "zheap/write/zheap_lock.h"
+#include "zheap/soft/zheap_keyed.h"
+#include "zheap/row/zheap_lock.h"
 
 /* an update in flight, next to its ZRowWrite */
 typedef struct ZUpdatePlan

@@ -1,0 +1,505 @@
+/*-------------------------------------------------------------------------
+ *
+ * undo_discard.c
+ *	  What of the undo logs may go: passes over all logs, which raise the
+ *	  horizons and move the heads.
+ *
+ * Only one process makes passes: the launcher, or the one process of
+ * single-user mode.  What the logs hold is found by undo_scan.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/procarray.h"
+#include "utils/rel.h"
+
+#include "undo/undo.h"
+#include "undo/undo_debug.h"
+#include "undo/discard/undo_scan.h"
+#include "undo/log/undo_stat.h"
+
+/*
+ * With all logs empty discard_before follows the horizon only in such steps:
+ * each raise is a conflict for queries of a standby, although nothing was
+ * removed.
+ */
+#define IDLE_HORIZON_STEP		UNDO_KNOB("idle-horizon-step", 1000000, 1, 1000)
+
+/* kB above which a log rests, whatever the setting says (assert builds) */
+#define REST_SIZE				UNDO_KNOB("rest-size", PG_INT32_MAX, 24, 800)
+
+/* where a pass wants to move a head */
+typedef struct DiscardPlan
+{
+	UndoLogRef	ref;
+	UndoLogScan *scan;
+	bool		moves;
+	bool		empty;
+	UndoPagePos head;
+	uint16		head_offset;
+	Fxid		max_discarded;
+} DiscardPlan;
+
+/*
+ * Oldest xid that some snapshot may still see as running.  Logs hold undo of
+ * all databases.  The launcher is connected to none, so to core every session
+ * counts for the horizon of an ordinary table; any other process has to take
+ * the horizon of shared catalogs (U2).
+ */
+static Fxid
+oldest_needed(bool connected)
+{
+	TransactionId xid;
+
+	if (connected)
+		xid = GetOldestNonRemovableTransactionId(NULL);
+	else
+	{
+		RelFileLocator locator = {0};
+		Relation	rel;
+
+		Assert(!OidIsValid(MyDatabaseId));
+		locator.spcOid = UNDO_TABLESPACE;
+		locator.dbOid = UNDO_DATABASE;
+		locator.relNumber = UNDO_GLOBAL_RELNUMBER;
+		rel = undo_fake_relation(locator, RELPERSISTENCE_PERMANENT,
+								 FirstNormalObjectId);
+		xid = GetOldestNonRemovableTransactionId(rel);
+		undo_fake_relation_free(rel);
+	}
+	return undo_log_fxid_from_xid(xid);
+}
+
+/*
+ * Move pos over pages of which the scan's marks tell that the horizon has passed
+ * them: nothing of them is read.  Pages from limit on stay.
+ */
+static void
+pass_marked_pages(DiscardPlan *plan, UndoPagePos *pos, uint64 limit,
+				  Fxid horizon)
+{
+	const UndoLogScan *scan = plan->scan;
+
+	for (int i = 0; i < scan->nmarks; i++)
+	{
+		const UndoScanMark *mark = &scan->marks[i];
+
+		if (mark->last >= horizon || mark->end_seq >= limit)
+			break;
+		if (mark->end_seq < pos->seq)
+			continue;
+		pos->seq = mark->end_seq + 1;
+		pos->block = mark->next;
+		plan->max_discarded = mark->last;
+	}
+}
+
+/* how far the head of a scanned log may move */
+static void
+plan_log(DiscardPlan *plan, Fxid horizon)
+{
+	const UndoLogRef *ref = &plan->ref;
+	UndoLogScan *scan = plan->scan;
+	uint64		limit = scan->cursor.seq;
+	UndoPagePos pos = scan->head;
+	PGAlignedBlock page;
+
+	plan->empty = false;
+	plan->moves = false;
+	plan->max_discarded = InvalidFxid;
+	if (scan->empty)
+	{
+		plan->empty = true;
+		return;
+	}
+	if (scan->nranges > 0)
+		limit = scan->ranges[0].first.seq;
+
+	pass_marked_pages(plan, &pos, limit, horizon);
+	while (pos.seq < limit)
+	{
+		Fxid		max_fxid;
+
+		if (!undo_scan_copy_page(ref, scan, &pos, page.data))
+			undo_scan_report_corruption(ref, pos.block,
+										"page is not to be found");
+		max_fxid = UndoPageGetOpaque(page.data)->max_fxid;
+		if (max_fxid >= horizon)
+			break;
+		plan->max_discarded = Max(plan->max_discarded, max_fxid);
+		undo_scan_step(&pos, page.data);
+	}
+
+	if (pos.seq == scan->cursor.seq && undo_scan_is_final(&scan->tail) &&
+		scan->tail.max_fxid < horizon)
+	{
+		pos = scan->cursor;
+		plan->empty = true;
+		plan->head_offset = scan->tail.lower;
+		plan->max_discarded = Max(plan->max_discarded, scan->tail.max_fxid);
+	}
+	else if (pos.seq == scan->head.seq)
+		plan->head_offset = UndoLogHeadOffset(scan->head_seen);
+	else
+		plan->head_offset = UNDO_FIRST_OFFSET;
+
+	/*
+	 * A link may have been found broken at the place where the walk ended, so
+	 * take the block from where the page was seen.
+	 */
+	if (pos.seq == scan->cursor.seq)
+		pos = scan->cursor;
+	else if (scan->nranges > 0 && pos.seq == scan->ranges[0].first.seq)
+		pos = scan->ranges[0].first;
+	plan->head = pos;
+	plan->moves = UndoLogHead(pos.block, plan->head_offset) != scan->head_seen;
+}
+
+/* the older of two writers, of which any may be none */
+static Fxid
+older(Fxid a, Fxid b)
+{
+	if (a == InvalidFxid || b == InvalidFxid)
+		return Max(a, b);
+	return Min(a, b);
+}
+
+/*
+ * The oldest unapplied aborted writer of a log, and the oldest that was
+ * running when its page was last judged, in *running.  Tells the views where
+ * the first unapplied page is.
+ */
+static Fxid
+log_oldest_unapplied(const DiscardPlan *plan, Fxid *running)
+{
+	UndoLogScan *scan = plan->scan;
+	BlockNumber pending = InvalidBlockNumber;
+	Fxid		oldest = InvalidFxid;
+
+	*running = InvalidFxid;
+	if (!scan->empty)
+	{
+		oldest = scan->tail.unapplied;
+		*running = scan->tail.running;
+		if (oldest != InvalidFxid)
+			pending = scan->cursor.block;
+		for (int i = scan->nranges - 1; i >= 0; i--)
+		{
+			const UndoOpenRange *range = &scan->ranges[i];
+
+			*running = older(*running, range->running);
+			oldest = older(oldest, range->unapplied);
+			if (range->unapplied != InvalidFxid)
+				pending = range->first.block;
+		}
+	}
+	pg_atomic_write_u32(&plan->ref.shared->pending, pending);
+	return oldest;
+}
+
+/*
+ * Logs that have grown too big are taken out of service, and cut down to
+ * nothing when they are drained.
+ */
+static void
+shrink_log(const DiscardPlan *plan)
+{
+	UndoLogShared *shared = plan->ref.shared;
+	uint64		size = (uint64) pg_atomic_read_u32(&shared->used_blocks) *
+		(BLCKSZ / 1024);
+	uint32		state = UNDO_LOG_FREE;
+
+	if (size > Min((uint64) undo_log_rest_size, REST_SIZE))
+		(void) pg_atomic_compare_exchange_u32(&shared->state, &state,
+											  UNDO_LOG_RESTING);
+	if (!plan->empty || plan->scan->empty)
+		return;
+	state = UNDO_LOG_RESTING;
+	if (!pg_atomic_compare_exchange_u32(&shared->state, &state, UNDO_LOG_BUSY))
+		return;
+
+	/* it was FREE when the plan was made; it may have been used since */
+	PG_TRY();
+	{
+		if (pg_atomic_read_u32(&shared->tail) == plan->head.block)
+		{
+			Buffer		buffer = undo_file_read_log(plan->ref.persistence,
+													plan->ref.number,
+													plan->head.block);
+			Page		page = BufferGetPage(buffer);
+			bool		unused;
+
+			LockBuffer(buffer, BUFFER_LOCK_SHARE);
+			unused = UndoPageGetOpaque(page)->seq == plan->head.seq &&
+				((PageHeader) page)->pd_lower == plan->head_offset;
+			UnlockReleaseBuffer(buffer);
+			if (unused)
+			{
+				undo_log_reset(plan->ref.persistence, plan->ref.number);
+				undo_scan_forget(plan->scan);
+			}
+		}
+	}
+	PG_CATCH();
+	{
+		state = UNDO_LOG_BUSY;
+		(void) pg_atomic_compare_exchange_u32(&shared->state, &state,
+											  UNDO_LOG_RESTING);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	/* not reset: next time; reset: it is small now and may serve again */
+	state = UNDO_LOG_BUSY;
+	(void) pg_atomic_compare_exchange_u32(&shared->state, &state,
+										  plan->scan->started ?
+										  UNDO_LOG_RESTING : UNDO_LOG_FREE);
+}
+
+static void
+publish_plan(DiscardPlan *plan, Fxid all_visible_before, Fxid discard_before)
+{
+	Assert(plan->moves && plan->max_discarded < discard_before);
+	undo_log_discard(plan->ref.persistence, plan->ref.number,
+					 plan->head.block, plan->head_offset, all_visible_before,
+					 discard_before);
+	undo_stat_add(UNDO_COUNT_PAGES_DISCARDED,
+				  plan->head.seq - plan->scan->head.seq);
+	plan->scan->head = plan->head;
+	plan->scan->head_seen = UndoLogHead(plan->head.block, plan->head_offset);
+}
+
+/* ----------------------------------------------------------------
+ *	for views
+ * ----------------------------------------------------------------
+ */
+
+static void
+add_step(UndoPassReport *report, Fxid last, uint64 pages, uint64 blocked)
+{
+	UndoStatStep *step = &report->steps[report->nsteps++];
+
+	step->last = last;
+	step->pages = pages;
+	step->blocked = blocked;
+}
+
+/* pages of a pending rollback: one entry for each writer and database */
+static void
+add_rollback(UndoPassReport *report, int *max, Fxid fxid, Oid dboid,
+			 uint64 pages)
+{
+	UndoRollbackStat *entry;
+
+	/* the last ones are the likeliest */
+	for (int i = report->nrollbacks - 1;
+		 i >= Max(0, report->nrollbacks - UNDO_STAT_ROLLBACKS); i--)
+	{
+		entry = &report->rollbacks[i];
+		if (entry->fxid == fxid && entry->dboid == dboid)
+		{
+			entry->pages_left += pages;
+			return;
+		}
+	}
+	if (report->nrollbacks == *max)
+	{
+		*max = Max(16, *max * 2);
+		report->rollbacks = report->rollbacks == NULL ?
+			palloc(*max * sizeof(UndoRollbackStat)) :
+			repalloc(report->rollbacks, *max * sizeof(UndoRollbackStat));
+	}
+	entry = &report->rollbacks[report->nrollbacks++];
+	memset(entry, 0, sizeof(*entry));
+	entry->fxid = fxid;
+	entry->dboid = dboid;
+	entry->pages_left = pages;
+}
+
+/*
+ * What a log keeps when its head is where the plan has put it: steps by xid,
+ * and pending rollbacks.  Pages from the first unapplied one on are blocked.
+ */
+static void
+report_log(const DiscardPlan *plan, UndoPassReport *report, int *max)
+{
+	UndoLogScan *scan = plan->scan;
+	uint64		at = plan->head.seq;
+	uint64		blocked_from = PG_UINT64_MAX;
+	Fxid		last = InvalidFxid;
+
+	if (plan->empty)
+		return;
+	for (int i = 0; i < scan->nranges; i++)
+	{
+		const UndoOpenRange *range = &scan->ranges[i];
+
+		if (range->unapplied == InvalidFxid)
+			continue;
+		blocked_from = Min(blocked_from, range->first.seq);
+		add_rollback(report, max, range->unapplied, range->dboid,
+					 range->npages);
+	}
+	if (scan->tail.unapplied != InvalidFxid)
+	{
+		blocked_from = Min(blocked_from, scan->cursor.seq);
+		add_rollback(report, max, scan->tail.unapplied, scan->tail.dboid, 1);
+	}
+	if (blocked_from != PG_UINT64_MAX)
+		report->kept_by |= UNDO_KEPT_BY_ROLLBACK;
+	if (blocked_from > plan->head.seq)
+		report->kept_by |= UNDO_KEPT_BY_HORIZON;
+
+	/* the page at the cursor is the tail, which marks don't count */
+	for (int i = 0; i <= scan->nmarks; i++)
+	{
+		bool		is_tail = i == scan->nmarks;
+		uint64		end = is_tail ? scan->cursor.seq : scan->marks[i].end_seq;
+		uint64		free_pages;
+
+		last = Max(last, is_tail ? scan->tail.max_fxid : scan->marks[i].last);
+		if (end < at)
+			continue;
+		free_pages = blocked_from <= at ? 0 : Min(end + 1, blocked_from) - at;
+		add_step(report, last, end + 1 - at, end + 1 - at - free_pages);
+		at = end + 1;
+	}
+}
+
+static void
+report_pass(const DiscardPlan *plans, int nplans, Fxid horizon, bool blind)
+{
+	UndoPassReport report = {0};
+	int			max = 0;
+
+	report.horizon = horizon;
+	if (blind)
+		report.kept_by |= UNDO_KEPT_UNREADABLE;
+	report.steps = palloc(sizeof(UndoStatStep) *
+						  (nplans * (UNDO_SCAN_MARKS + 1) + 1));
+	for (int i = 0; i < nplans; i++)
+		report_log(&plans[i], &report, &max);
+	undo_stat_report_pass(&report);
+	pfree(report.steps);
+}
+
+/*
+ * See undo_worker.h.  The order is that of U2 and U3: horizon, scan, then per
+ * log WAL record, horizons, head.  An ERROR leaves the published state valid;
+ * the next pass goes on from it.
+ */
+void
+undo_discard_pass(bool connected, UndoScanResult *result)
+{
+	UndoScanContext context = {0};
+	UndoHorizons before;
+	Fxid		horizon;
+	Fxid		discard_before;
+	Fxid		all_visible_before;
+	UndoLogRef *refs;
+	DiscardPlan *plans;
+	int			nlogs;
+	int			nplans = 0;
+	Fxid		running = InvalidFxid;
+	bool		blind = false;
+	bool		all_empty = true;
+	Fxid		idle_step = IDLE_HORIZON_STEP;
+
+	if (connected && IsUnderPostmaster)
+		elog(ERROR, "undo is discarded by the launcher only");
+
+	memset(result, 0, sizeof(*result));
+	undo_log_startup();
+	if (pg_atomic_read_u32(&UndoShmem->state) != UNDO_PRIMARY)
+		return;					/* a new cluster under pg_upgrade */
+	if (pg_atomic_exchange_u32(&UndoShmem->raise_wanted, 0) != 0)
+		idle_step = 1;
+	before = undo_log_horizons();
+	horizon = oldest_needed(connected);
+	UNDO_POINT("pass-horizon");
+
+	context.all_visible_before = before.all_visible_before;
+	context.result = result;
+	refs = undo_scan_list_logs(&nlogs);
+	plans = palloc0(sizeof(DiscardPlan) * (nlogs + 1));
+	discard_before = before.discard_before;
+	for (int i = 0; i < nlogs; i++)
+	{
+		DiscardPlan *plan = &plans[nplans];
+		Fxid		log_running;
+
+		plan->ref = refs[i];
+		plan->scan = undo_scan_of_log(&refs[i]);
+		if (!undo_scan_log(&refs[i], plan->scan, &context))
+		{
+			/*
+			 * whatever it holds: all_visible_before stays, nothing of it is
+			 * discarded
+			 */
+			blind = true;
+			all_empty = false;
+			continue;
+		}
+		result->oldest_unapplied =
+			older(result->oldest_unapplied,
+				  log_oldest_unapplied(plan, &log_running));
+		running = older(running, log_running);
+
+		UNDO_POINT("pass-log-scanned");
+		plan->scan->in_progress = true;
+		plan_log(plan, horizon);
+		plan->scan->in_progress = false;
+		if (plan->max_discarded != InvalidFxid)
+			discard_before = Max(discard_before, plan->max_discarded + 1);
+		if (!plan->empty)
+		{
+			all_empty = false;
+			result->retained += plan->scan->cursor.seq - plan->head.seq + 1;
+		}
+		nplans++;
+	}
+
+	Assert(discard_before == before.discard_before ||
+		   discard_before <= horizon);
+	if (all_empty && horizon > discard_before &&
+		horizon - discard_before >= idle_step)
+		discard_before = horizon;
+	all_visible_before = blind ? before.all_visible_before : discard_before;
+	all_visible_before =
+		older(all_visible_before, older(result->oldest_unapplied, running));
+	all_visible_before = Max(all_visible_before, before.all_visible_before);
+	Assert(all_visible_before <= discard_before);
+	Assert(discard_before >= before.discard_before);
+	UNDO_POINT("pass-decided");
+	pg_atomic_write_u64(&UndoShmem->oldest_unapplied,
+						result->oldest_unapplied);
+
+	for (int i = 0; i < nplans; i++)
+		if (plans[i].moves)
+		{
+			publish_plan(&plans[i], all_visible_before, discard_before);
+			result->discarded = true;
+		}
+	if (!result->discarded &&
+		(all_visible_before > before.all_visible_before ||
+		 discard_before > before.discard_before))
+		undo_log_discard(RELPERSISTENCE_PERMANENT, UNDO_TEMP_LOG,
+						 InvalidBlockNumber, 0, all_visible_before,
+						 discard_before);
+
+	pg_atomic_write_u64(&UndoShmem->retained, result->retained);
+	pg_atomic_fetch_add_u64(&UndoShmem->passes, 1);
+	report_pass(plans, nplans, horizon, blind);
+	UNDO_POINT("pass-published");
+
+	for (int i = 0; i < nplans; i++)
+		shrink_log(&plans[i]);
+
+	pfree(plans);
+	pfree(refs);
+}

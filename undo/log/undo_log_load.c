@@ -1,0 +1,330 @@
+/*-------------------------------------------------------------------------
+ *
+ * undo_log_load.c
+ *	  What is on the control pages, in shared memory: loaded at the first need
+ *	  after a start or a promotion, and the horizons asked for.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/procarray.h"
+
+#include "undo/log/undo_log.h"
+#include "undo/log/undo_files.h"
+
+/* ----------------------------------------------------------------
+ *	numbers of transactions
+ * ----------------------------------------------------------------
+ */
+
+Fxid
+undo_log_fxid_from_xid(TransactionId xid)
+{
+	FullTransactionId next = ReadNextFullTransactionId();
+	uint32		epoch = EpochFromFullTransactionId(next);
+
+	Assert(TransactionIdIsNormal(xid));
+	if (xid > XidFromFullTransactionId(next))
+		epoch--;
+	return ((Fxid) epoch << 32) | xid;
+}
+
+Fxid
+undo_log_current_fxid(void)
+{
+	return U64FromFullTransactionId(GetCurrentFullTransactionId());
+}
+
+/* ----------------------------------------------------------------
+ *	loading
+ * ----------------------------------------------------------------
+ */
+
+/* Mirror a log's control page in shared memory. */
+static void
+load_log(char persistence, UndoLogNumber number)
+{
+	UndoLogShared *log = undo_shmem_log(persistence, number);
+	Buffer		buffer =
+		undo_file_read_control(undo_file_of_log(persistence, number),
+							   UNDO_CONTROL_MAGIC,
+							   persistence ==
+							   RELPERSISTENCE_PERMANENT);
+	UndoControlData *control;
+
+	if (!BufferIsValid(buffer))
+	{
+		pg_atomic_write_u32(&log->state, UNDO_LOG_ABSENT);
+		return;
+	}
+	control = UndoPageGetControl(BufferGetPage(buffer));
+	pg_atomic_write_u32(&log->tail, control->tail);
+	pg_atomic_write_u32(&log->used_blocks, control->used_blocks);
+	pg_atomic_write_u64(&log->seq, control->seq);
+	pg_atomic_write_u64(&log->head,
+						UndoLogHead(control->head, control->head_offset));
+	pg_atomic_write_u32(&log->state, UNDO_LOG_FREE);
+	UnlockReleaseBuffer(buffer);
+}
+
+/*
+ * Does the log hold nothing that isn't discarded?  A log whose tail can't be
+ * read is retired: it counts as not empty, but must not keep all others from
+ * being used (U17).
+ */
+static bool
+log_is_empty(char persistence, UndoLogNumber number)
+{
+	UndoLogShared *log = undo_shmem_log(persistence, number);
+	BlockNumber tail = pg_atomic_read_u32(&log->tail);
+	uint64		head = pg_atomic_read_u64(&log->head);
+	Buffer		buffer;
+	const char *problem;
+	bool		empty;
+
+	if (tail == InvalidBlockNumber)
+		return true;
+	if (UndoLogHeadBlock(head) != tail)
+		return false;
+	buffer = undo_file_read(undo_file_of_log(persistence, number), tail,
+							RBM_ZERO_ON_ERROR,
+							persistence == RELPERSISTENCE_PERMANENT);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	problem = undo_page_problem(BufferGetPage(buffer), UNDO_PAGE_MAGIC);
+	empty = problem == NULL &&
+		((PageHeader) BufferGetPage(buffer))->pd_lower <=
+		UndoLogHeadOffset(head);
+	UnlockReleaseBuffer(buffer);
+	if (problem != NULL)
+		undo_log_retire(persistence, number);
+	return empty;
+}
+
+static bool
+all_logs_empty(void)
+{
+	for (int i = 0; i < undo_shmem_log_count(RELPERSISTENCE_PERMANENT); i++)
+		if (!log_is_empty(RELPERSISTENCE_PERMANENT, i))
+			return false;
+	for (int i = 0; i < undo_shmem_log_count(RELPERSISTENCE_UNLOGGED); i++)
+		if (!log_is_empty(RELPERSISTENCE_UNLOGGED, i))
+			return false;
+	return true;
+}
+
+/*
+ * Read the global page into shared memory, but for the horizons if it is a
+ * primary's; false if there is none.
+ */
+static bool
+load_global(UndoHorizons *stored)
+{
+	Buffer		buffer =
+		undo_file_read_control(undo_file_locator(UNDO_GLOBAL_RELNUMBER),
+							   UNDO_GLOBAL_MAGIC, true);
+	UndoGlobalData *global;
+	uint32		maxlogs = (uint32) UndoShmem->maxlogs;
+
+	if (!BufferIsValid(buffer))
+		return false;
+	global = UndoPageGetGlobal(BufferGetPage(buffer));
+
+	if (global->nlogs > UNDO_MAX_LOGS || global->nunlogged > UNDO_MAX_LOGS)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("global control page of the undo store is damaged"),
+				 errdetail("It says that there are %u permanent and %u unlogged logs.",
+						   global->nlogs, global->nunlogged)));
+	/* a standby reads them through the files, and may have made less room */
+	if (!RecoveryInProgress() &&
+		(global->nlogs > maxlogs || global->nunlogged > maxlogs))
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("there are more undo logs than this server has made room for"),
+				 errdetail("There are %u permanent and %u unlogged logs, and room for %u.",
+						   global->nlogs, global->nunlogged, maxlogs),
+				 errhint("Restart the server.")));
+	stored->all_visible_before = global->all_visible_before;
+	stored->discard_before = global->discard_before;
+
+	pg_atomic_write_u32(&UndoShmem->nlogs, Min(global->nlogs, maxlogs));
+	pg_atomic_write_u32(&UndoShmem->nunlogged,
+						Min(global->nunlogged, maxlogs));
+	pg_atomic_write_u32(&UndoShmem->tables_known, global->tables_known);
+	pg_atomic_write_u32(&UndoShmem->global_exists, 1);
+	UnlockReleaseBuffer(buffer);
+	return true;
+}
+
+static void
+load_logs(void)
+{
+	for (int i = 0; i < undo_shmem_log_count(RELPERSISTENCE_PERMANENT); i++)
+		load_log(RELPERSISTENCE_PERMANENT, i);
+	for (int i = 0; i < undo_shmem_log_count(RELPERSISTENCE_UNLOGGED); i++)
+		load_log(RELPERSISTENCE_UNLOGGED, i);
+}
+
+/* make logs forget pages that name xids which are going to be used again */
+static void
+reset_logs(char persistence)
+{
+	for (int i = 0; i < undo_shmem_log_count(persistence); i++)
+	{
+		UndoLogShared *log = undo_shmem_log(persistence, i);
+
+		if (pg_atomic_read_u32(&log->state) != UNDO_LOG_FREE ||
+			pg_atomic_read_u32(&log->tail) == InvalidBlockNumber)
+			continue;
+		pg_atomic_write_u32(&log->state, UNDO_LOG_BUSY);
+		undo_log_reset(persistence, i);
+		pg_atomic_write_u32(&log->state, UNDO_LOG_FREE);
+	}
+}
+
+/*
+ * Everything a primary needs.  The horizons jump if there is no undo (U14),
+ * also downwards: pg_upgrade and pg_resetwal may set the next xid back.  To
+ * readers all writers below all_visible_before are visible, so with undo in
+ * the logs nothing can be answered then.  Nothing is made in a cluster that
+ * pg_upgrade is going to fill: its next xid isn't known yet.  Returns false in
+ * that case.
+ */
+static bool
+load_primary(void)
+{
+	Fxid		next = U64FromFullTransactionId(ReadNextFullTransactionId());
+	Fxid		horizon =
+		undo_log_fxid_from_xid(GetOldestNonRemovableTransactionId(NULL));
+	UndoHorizons stored;
+
+	if (!load_global(&stored))
+	{
+		if (IsBinaryUpgrade)
+			return false;
+		undo_horizons_create(horizon, horizon);
+		if (!load_global(&stored))
+			elog(ERROR,
+				 "could not create the global control page of the undo store");
+	}
+	pg_atomic_write_u64(&UndoShmem->start_fxid, next);
+	load_logs();
+	if (stored.discard_before > next)
+	{
+		if (!all_logs_empty())
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("undo belongs to transactions up to " UINT64_FORMAT ", but the next transaction is " UINT64_FORMAT,
+							stored.discard_before, next),
+					 errdetail("The transaction counter was set back while there was undo."),
+					 errhint("Stop the server and set the counter forward again with pg_resetwal.")));
+		reset_logs(RELPERSISTENCE_PERMANENT);
+		reset_logs(RELPERSISTENCE_UNLOGGED);
+		undo_horizons_lower(horizon);
+		return true;
+	}
+	undo_horizons_publish(stored.all_visible_before, stored.discard_before);
+	if (all_logs_empty())
+		undo_log_discard(RELPERSISTENCE_PERMANENT, UNDO_TEMP_LOG,
+						 InvalidBlockNumber, 0, horizon, horizon);
+	return true;
+}
+
+/*
+ * Load shared state if that wasn't done since the server started or since it
+ * was promoted.  No buffer lock may be held.
+ */
+void
+undo_log_startup(void)
+{
+	bool		recovery = RecoveryInProgress();
+
+	undo_shmem_require();
+	Assert(CritSectionCount == 0 && !LWLockHeldByMe(UndoShmem->lock));
+	LWLockAcquire(UndoShmem->lock, LW_EXCLUSIVE);
+	if (recovery)
+	{
+		if (pg_atomic_read_u32(&UndoShmem->state) == UNDO_UNINIT)
+		{
+			UndoHorizons stored;
+
+			if (load_global(&stored))
+				undo_horizons_publish(stored.all_visible_before,
+									  stored.discard_before);
+			pg_atomic_write_u32(&UndoShmem->state, UNDO_STANDBY);
+		}
+	}
+	else if (pg_atomic_read_u32(&UndoShmem->state) != UNDO_PRIMARY)
+	{
+		if (load_primary())
+		{
+			pg_write_barrier();
+			pg_atomic_write_u32(&UndoShmem->state, UNDO_PRIMARY);
+		}
+	}
+	LWLockRelease(UndoShmem->lock);
+}
+
+/* ----------------------------------------------------------------
+ *	horizons
+ * ----------------------------------------------------------------
+ */
+
+UndoHorizons
+undo_log_horizons(void)
+{
+	UndoHorizons hz;
+	uint32		state;
+
+	if (UndoShmem == NULL)
+		undo_shmem_require();
+	state = pg_atomic_read_u32(&UndoShmem->state);
+	if (unlikely(state != UNDO_PRIMARY) &&
+		(state == UNDO_UNINIT || !RecoveryInProgress()))
+		undo_log_startup();
+	if (unlikely(state != UNDO_PRIMARY) &&
+		pg_atomic_read_u32(&UndoShmem->global_exists) == 0)
+	{
+		/* a cluster that never wrote undo, so far: standby or new */
+		hz.all_visible_before = hz.discard_before =
+			undo_log_fxid_from_xid(TransamVariables->oldestXid);
+		return hz;
+	}
+
+	/*
+	 * all_visible_before first: discard_before is published before
+	 * all_visible_before, so all_visible_before <= discard_before holds in
+	 * what we return
+	 */
+	hz.all_visible_before = pg_atomic_read_u64(&UndoShmem->all_visible_before);
+	pg_read_barrier();
+	hz.discard_before = pg_atomic_read_u64(&UndoShmem->discard_before);
+	Assert(hz.all_visible_before <= hz.discard_before);
+	return hz;
+}
+
+Fxid
+undo_log_start_fxid(void)
+{
+	/* a standby has none, nor has a primary that is still being promoted */
+	if (pg_atomic_read_u32(&UndoShmem->state) != UNDO_PRIMARY)
+		return InvalidFxid;
+	pg_read_barrier();
+	return pg_atomic_read_u64(&UndoShmem->start_fxid);
+}
+
+Fxid
+undo_log_horizon(char persistence)
+{
+	if (persistence == RELPERSISTENCE_TEMP)
+		return undo_temp_log.horizon;
+	/* asked for each record that is read */
+	if (likely(pg_atomic_read_u32(&UndoShmem->state) == UNDO_PRIMARY))
+		return pg_atomic_read_u64(&UndoShmem->discard_before);
+	return undo_log_horizons().discard_before;
+}

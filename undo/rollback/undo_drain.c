@@ -1,0 +1,304 @@
+/*-------------------------------------------------------------------------
+ *
+ * undo_drain.c
+ *	  Waiting until all that was aborted is rolled back, and the two that have
+ *	  to: pg_upgrade and CREATE DATABASE.
+ *
+ * pg_upgrade takes table files along but no undo.  In the new cluster all that
+ * the pages name counts as committed, which is right for everything but an
+ * aborted change that has not been rolled back yet.  So a server in binary
+ * upgrade mode executes nothing before the last rollback is done; the workers
+ * run in that mode, too.
+ *
+ * CREATE DATABASE copies pages, but undo belongs to the source: a row of an
+ * aborted transaction that has not been rolled back yet would be one of a
+ * committed transaction in the copy, some day.  So the source is drained first
+ * (U19).  Core's createdb() locks the source as this file does and looks for
+ * its sessions afterwards.  Our lock is kept until the end of the transaction,
+ * so that nothing new can be left behind in between.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "storage/latch.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
+#include "tcop/utility.h"
+#include "utils/acl.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+#include "undo/undo.h"
+#include "undo/undo_debug.h"
+#include "undo/rollback/undo_worker.h"
+
+/* time between two looks */
+#define DRAIN_STEP_MS		UNDO_KNOB("drain-step", 50, 1, 50)
+
+/* how long pg_upgrade and CREATE DATABASE wait for the rollback workers */
+#define DRAIN_MS			60000
+
+static ExecutorStart_hook_type prev_executor_start = NULL;
+static ProcessUtility_hook_type prev_process_utility = NULL;
+
+/* Have the launcher look for rollbacks, and wait a moment. */
+static void
+wait_for_workers(void)
+{
+	undo_log_wake_launcher();
+	(void) WaitLatch(MyLatch,
+					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 DRAIN_STEP_MS, undo_wait_event(UNDO_WAIT_DRAIN));
+	ResetLatch(MyLatch);
+}
+
+/*
+ * Wait until no database has an aborted transaction to be rolled back, at
+ * most timeout milliseconds; returns whether that was reached.  No lock may
+ * be held.  The one process of single-user mode does the work itself, for the
+ * database it is connected to.
+ */
+bool
+undo_drain(int64 timeout)
+{
+	TimestampTz start = GetCurrentTimestamp();
+
+	Assert(CritSectionCount == 0);
+	for (;;)
+	{
+		long		secs;
+		int			usecs;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!IsUnderPostmaster)
+		{
+			undo_survey_alone();
+			undo_worker_rollback_here();
+		}
+		if (!undo_scan_has_unapplied(InvalidOid))
+			return true;
+		TimestampDifference(start, GetCurrentTimestamp(), &secs, &usecs);
+		if ((int64) secs * 1000 + usecs / 1000 >= timeout ||
+			!IsUnderPostmaster)
+			return false;
+		wait_for_workers();
+	}
+}
+
+/* ----------------------------------------------------------------
+ *	pg_upgrade
+ * ----------------------------------------------------------------
+ */
+
+/* once a session, before its first query */
+static void
+upgrade_executor_start(QueryDesc *queryDesc, int eflags)
+{
+	static bool drained = false;
+
+	if (!drained && !RecoveryInProgress())
+	{
+		if (!undo_drain(undo_rollback_paused ? 0 : DRAIN_MS))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("cannot upgrade the cluster: aborted transactions on zheap tables are not rolled back yet"),
+					 errhint("Start the old server, run SELECT pg_zheap_drain_undo() until it returns true, and try again. Look at zheap.rollback_paused, zheap.max_rollback_workers and the server log.")));
+		drained = true;
+	}
+	if (prev_executor_start)
+		prev_executor_start(queryDesc, eflags);
+	else
+		standard_ExecutorStart(queryDesc, eflags);
+}
+
+/* Called from _PG_init. */
+void
+undo_drain_register_upgrade(void)
+{
+	if (!IsBinaryUpgrade)
+		return;
+	prev_executor_start = ExecutorStart_hook;
+	ExecutorStart_hook = upgrade_executor_start;
+}
+
+/* ----------------------------------------------------------------
+ *	CREATE DATABASE
+ * ----------------------------------------------------------------
+ */
+
+/* the database that will be copied; core reports what is wrong with it */
+static char *
+source_name(const CreatedbStmt *stmt)
+{
+	ListCell   *lc;
+	char	   *name = NULL;
+
+	foreach(lc, stmt->options)
+	{
+		DefElem    *option = (DefElem *) lfirst(lc);
+
+		if (strcmp(option->defname, "template") == 0 && option->arg != NULL)
+			name = defGetString(option);
+	}
+	return name != NULL ? name : "template1";
+}
+
+/*
+ * Lock the database of this name against new sessions; InvalidOid if there is
+ * none.  It may be renamed or replaced while we wait for the lock.
+ */
+static Oid
+lock_source(const char *name)
+{
+	for (;;)
+	{
+		Oid			dboid = get_database_oid(name, true);
+
+		if (!OidIsValid(dboid))
+			return InvalidOid;
+		LockSharedObject(DatabaseRelationId, dboid, 0, ShareLock);
+		if (get_database_oid(name, true) == dboid)
+			return dboid;
+		UnlockSharedObject(DatabaseRelationId, dboid, 0, ShareLock);
+	}
+}
+
+/*
+ * The source may itself be a copy with changes of another database that are
+ * not rolled back yet: what these are is found out when the server has
+ * started (undo_survey.c).
+ */
+static bool
+may_be_copy(void)
+{
+	return pg_atomic_read_u32(&UndoShmem->copies_done) == 0 &&
+		undo_scan_has_unapplied(InvalidOid);
+}
+
+/*
+ * Returns with the source locked and without pending rollbacks, or with
+ * something wrong that core is going to report.  While we wait the source
+ * isn't locked: the workers have to connect to it.
+ */
+static void
+drain_source(const char *name)
+{
+	TimestampTz start = GetCurrentTimestamp();
+
+	for (;;)
+	{
+		Oid			dboid = lock_source(name);
+		int			nothers;
+		int			nprepared;
+
+		if (!OidIsValid(dboid))
+			return;
+
+		/*
+		 * Sessions first: one that is aborting now leaves its undo behind.
+		 * Only if there is none the question is answered for good.
+		 */
+		if (!undo_scan_has_unapplied(dboid))
+		{
+			/* core would say so, but wait before: they may leave, aborting */
+			if (CountOtherDBBackends(dboid, &nothers, &nprepared))
+				ereport(ERROR,
+						(errcode(ERRCODE_OBJECT_IN_USE),
+						 errmsg("source database \"%s\" is being accessed by other users",
+								name),
+						 errdetail("Sessions: %d, prepared transactions: %d.",
+								   nothers, nprepared)));
+			if (!undo_scan_has_unapplied(dboid) && !may_be_copy())
+				return;
+		}
+		UnlockSharedObject(DatabaseRelationId, dboid, 0, ShareLock);
+
+		if (undo_rollback_paused ||
+			TimestampDifferenceExceeds(start, GetCurrentTimestamp(),
+									   DRAIN_MS))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("source database \"%s\" has aborted transactions that are not rolled back yet",
+							name),
+					 errhint("Try again when the undo rollback workers are done. Look at zheap.rollback_paused, zheap.max_rollback_workers and the server log.")));
+		wait_for_workers();
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/*
+ * May the user create databases, and copy this one?  Those who may not shall
+ * not lock it either; core refuses them.
+ */
+static bool
+may_copy(const char *name)
+{
+	HeapTuple	tuple;
+	Oid			dboid;
+	bool		result;
+
+	if (superuser())
+		return true;
+	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
+	ReleaseSysCache(tuple);
+	if (!result)
+		return false;
+
+	dboid = get_database_oid(name, true);
+	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(dboid));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = ((Form_pg_database) GETSTRUCT(tuple))->datistemplate ||
+		object_ownercheck(DatabaseRelationId, dboid, GetUserId());
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+static void
+createdb_process_utility(PlannedStmt *pstmt, const char *queryString,
+						 bool readOnlyTree, ProcessUtilityContext context,
+						 ParamListInfo params, QueryEnvironment *queryEnv,
+						 DestReceiver *dest, QueryCompletion *qc)
+{
+	Node	   *stmt = pstmt->utilityStmt;
+
+	/* core refuses it in a transaction block, in recovery and without right */
+	if (IsA(stmt, CreatedbStmt) && context == PROCESS_UTILITY_TOPLEVEL &&
+		!IsTransactionBlock() && !RecoveryInProgress())
+	{
+		char	   *name = source_name((CreatedbStmt *) stmt);
+
+		if (may_copy(name))
+			drain_source(name);
+	}
+
+	if (prev_process_utility)
+		prev_process_utility(pstmt, queryString, readOnlyTree, context, params,
+							 queryEnv, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
+								params, queryEnv, dest, qc);
+}
+
+/* Called from _PG_init. */
+void
+undo_drain_register_createdb(void)
+{
+	prev_process_utility = ProcessUtility_hook;
+	ProcessUtility_hook = createdb_process_utility;
+}

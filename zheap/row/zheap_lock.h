@@ -1,0 +1,216 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_lock.h
+ *	  A write to an existing row in flight, what delete, update and lock share:
+ *	  its pages and the waiting (zheap_row.c), taking the row (zheap_lock.c),
+ *	  writing (zheap_row_write.c), and its live lockers (zheap_lockers.c).
+ *	  Private to these.
+ *
+ *		zheap_row_begin(&w, ...);			no lock held; resolves the TID's tag
+ *		result = zheap_row_take(&w);		may wait; TM_Ok: page locked, xact
+ *											slot chosen, row may be changed
+ *		... zheap_row_describe(), zheap_row_write()
+ *		zheap_row_unlock(&w);				give the page up; take again if need be
+ *		zheap_row_end(&w);					always, unless an error is thrown
+ *
+ * After every wait and after every release of the page lock the row is judged
+ * from the beginning (Z36): zheap_row_take() may be called any number of
+ * times.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZHEAP_LOCK_H
+#define ZHEAP_LOCK_H
+
+#include "nodes/lockoptions.h"
+#include "storage/lmgr.h"
+
+#include "zheap/write/zheap_write.h"
+#include "zheap/wal/zheap_xlog_change.h"
+#include "zheap/wal/zheap_xlog_logical.h"
+
+/* which version of the row the caller means (Z34) */
+typedef enum ZMeant
+{
+	ZMEANT_SNAPSHOT,			/* plain TID: the one the snapshot sees */
+	ZMEANT_TOP,					/* tag LOCKED, no snapshot, or followed to it */
+	ZMEANT_DIRTY				/* tag DIRTY: the one found then */
+} ZMeant;
+
+/* live lockers of a TID */
+typedef struct ZLockers
+{
+	bool		foreign_live;	/* somebody of another transaction ... */
+	Fxid		foreign;		/* ... such as this one ... */
+	Fxid		newest;			/* ... the youngest being this */
+	Fxid		conflict;		/* one that excludes the wanted mode, or
+								 * Invalid */
+	bool		own_live;		/* I have a lock ... */
+	LockTupleMode own_mode;		/* ... the strongest being */
+} ZLockers;
+
+/* old TIDs of a moved row, and the live lockers there (Z24) */
+typedef struct ZOrigins
+{
+	int			n;
+	ZOrigin		origin[ZHEAP_MAX_ORIGINS];
+	bool		known;			/* the rest is filled, for the mode want */
+	LockTupleMode want;
+	bool		own_live;
+	Fxid		foreign[ZHEAP_MAX_ORIGINS]; /* a live foreign locker, each */
+	Fxid		conflict;
+} ZOrigins;
+
+/* what the caller of a row write wants */
+typedef struct ZRowWish
+{
+	bool		wait;			/* false: TM_BeingModified instead of waiting */
+	bool		lock_only;		/* a lock; else a change of the row */
+	bool		later;			/* a later version of a row that is being
+								 * locked FOR KEY SHARE below a move */
+	bool		vm;				/* the page's all-visible bit may be cleared */
+} ZRowWish;
+
+/* what was found out about the row, and decided */
+typedef struct ZRowFound
+{
+	bool		dirty;			/* the TID was tagged DIRTY */
+	bool		moved_on;		/* KEY SHARE below a move: top.next must be
+								 * locked too, before this */
+	bool		lock_suffices;	/* the transaction holds a lock or change that
+								 * is enough */
+	bool		no_xact_slot;	/* for this lock: take the overflow lock */
+} ZRowFound;
+
+/* what the backend holds, to be given back */
+typedef struct ZRowHeld
+{
+	bool		pages;			/* the content locks */
+	bool		context;		/* cx is open */
+	bool		queue;			/* the heavyweight tuple lock, ... */
+	LockTupleMode queue_mode;
+	bool		overflow;		/* the overflow lock (HW_LOCKED), ... */
+	LockTupleMode overflow_mode;
+} ZRowHeld;
+
+typedef struct ZRowWrite
+{
+	/* the caller's wish */
+	Relation	rel;
+	Snapshot	snapshot;
+	Snapshot	crosscheck;
+	CommandId	cid;
+	LockTupleMode mode;			/* strength needed; decide() may change it */
+	LockWaitPolicy policy;
+	ZRowWish	wish;
+	XLTW_Oper	oper;
+	/* called with image and top known, before lockers are judged; or NULL */
+	void		(*decide) (struct ZRowWrite *w, void *arg);
+	void	   *decide_arg;
+	ZLogical   *logical;		/* what decoding is told of a change, or NULL */
+	bool		new_key;		/* it changes the key of a soft index (Z45) */
+
+	/* the row */
+	ItemPointerData tid;		/* plain */
+	BlockNumber block;
+	OffsetNumber off;
+	ZMeant		meant;
+	Fxid		dirty_writer;	/* what the DIRTY fetch found */
+	CommandId	dirty_cid;
+
+	/* resources */
+	Fxid		fxid;			/* of the own transaction */
+	Buffer		buffer;
+	Buffer		vmbuffer;
+	Buffer		newbuf;			/* a move's other page, locked along; or
+								 * Invalid */
+	Buffer		newvm;
+	ZReadContext cx;
+	ZRowHeld	held;
+	Fxid		waited_for;		/* the last transaction waited for */
+
+	/* found under the page lock */
+	ZRowFound	found;
+	Page		page;
+	ZTop		top;
+	ZTupleHeader header;		/* after normalising dead lock state */
+	ZLockers	lockers;		/* of this TID */
+	ZOrigins	origins;
+	Fxid		image_writer;	/* identity of image */
+	CommandId	image_cid;
+	uint16		image_len;
+	char		image[BLCKSZ];	/* the version to be locked or changed */
+	ZXactSlotChoice choice;
+	TM_FailureData failure;		/* filled unless TM_Ok */
+} ZRowWrite;
+
+/* zheap_row.c */
+extern void zheap_row_begin(ZRowWrite *w, Relation rel,
+							const ItemPointerData *tid, CommandId cid,
+							Snapshot snapshot, Snapshot crosscheck);
+extern void zheap_row_lock(ZRowWrite *w);
+extern void zheap_row_unlock(ZRowWrite *w);
+extern void zheap_row_end(ZRowWrite *w);
+
+/* give the pages up, wait for a transaction in the way; TM_Ok: take again */
+extern TM_Result zheap_row_wait_for(ZRowWrite *w, Fxid fxid);
+
+/* no xact slot on one of the pages: give them up, wait for a running owner */
+extern void zheap_row_wait_xact_slot(ZRowWrite *w, Fxid fxid);
+
+/* a row's overflow lock */
+extern void zheap_lockers_overflow_tag(LOCKTAG *tag, Relation rel,
+									   BlockNumber block, OffsetNumber off);
+extern Fxid zheap_lockers_overflow_holder(Relation rel, BlockNumber block,
+										  OffsetNumber off);
+
+/* give the pages up, take the overflow lock; TM_Ok or TM_WouldBlock */
+extern TM_Result zheap_row_take_overflow_lock(ZRowWrite *w);
+
+/* zheap_lock.c */
+extern TM_Result zheap_row_take(ZRowWrite *w);
+extern bool zheap_row_take_visible(Snapshot snapshot, Fxid writer, bool own,
+								   CommandId cid);
+
+/* zheap_row_write.c */
+
+/* fill a change record and the header of a change (delete, update, move) */
+extern void zheap_row_describe(ZRowWrite *w, uint8 kind, bool key, ZUndo *u,
+							   ZTupleHeader *header);
+
+extern void zheap_row_header(const ZRowWrite *w, ZTupleHeader *header);
+extern bool zheap_row_is_plain(const ZRowWrite *w, const ZTupleHeader *header);
+
+/*
+ * Prepare, apply, log and release the undo page of a change of one row on one
+ * page; the table page stays locked.  info is XLOG_ZHEAP_UPDATE, DELETE or
+ * LOCK; tuple is the new row (UPDATE) or NULL.  Without u no undo is written:
+ * an open record of mine covers the row.  Returns the record's place.
+ */
+extern UndoRecPtr zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
+								  const ZTupleHeader *header,
+								  const char *tuple, uint16 len);
+
+/*
+ * Record the lock that w asks for, unless it is held already.  w is taken and
+ * stays so, but must be taken again before anything else is written.
+ */
+extern void zheap_row_write_lock(ZRowWrite *w);
+
+/* zheap_lockers.c */
+extern bool zheap_lockers_find(ZReadContext *cx, Page page, BlockNumber block,
+							   OffsetNumber off, LockTupleMode want,
+							   const ZOrigin *origin, ZLockers *lockers);
+extern bool zheap_lockers_find_own(ZReadContext *cx, Page page,
+								   BlockNumber block, OffsetNumber off,
+								   ZLockers *lockers);
+extern void zheap_lockers_read_origins(ZOrigins *origins, const char *tuple,
+									   uint16 len);
+extern void zheap_lockers_scan_origins(ZOrigins *origins, Relation rel,
+									   LockTupleMode want);
+extern int	zheap_lockers_merge_origins(ZOrigin *origins, int n, int max);
+extern uint16 zheap_lockers_append_origins(char *to, const char *tuple,
+										   uint16 len,
+										   const ZOrigin *origins, int n);
+
+#endif							/* ZHEAP_LOCK_H */

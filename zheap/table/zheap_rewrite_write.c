@@ -1,0 +1,442 @@
+/*-------------------------------------------------------------------------
+ *
+ * zheap_rewrite_write.c
+ *	  What a rewrite writes to the new file: rows, and the large values of their
+ *	  versions.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "undo/undo_debug.h"
+#include "zheap/table/zheap_rewrite_state.h"
+
+/* of the payload of a copy record: what is left by its fixed parts */
+#define COPY_MAX_OLD_BYTES	(UNDO_MAX_PAYLOAD - 128)
+
+/* ----------------------------------------------------------------
+ *	forming
+ * ----------------------------------------------------------------
+ */
+
+/* is the row without changes one that may stand in the new file */
+static bool
+row_is_complete(Rewrite *rw, const char *image)
+{
+	ZTupleHeader header;
+
+	zheap_header_get(image, &header);
+	return ZHeaderNatts(&header) == rw->desc->natts &&
+		(header.natts_flags1 & ZH_HASEXTERNAL) == 0;
+}
+
+/* the same bytes, but for lockers of old TIDs: there are none */
+static ZTuple *
+form_same_row(const char *image, uint16 len)
+{
+	ZTuple	   *tuple = palloc(sizeof(ZTuple) + len);
+	ZTupleHeader header;
+
+	zheap_header_get(image, &header);
+	if (header.natts_flags1 & ZH_ORIGIN)
+		len -= zheap_page_tuple_origins(image, len, NULL) * ZHEAP_ORIGIN_SIZE;
+	tuple->data = (char *) tuple + sizeof(ZTuple);
+	tuple->len = len;
+	memcpy(tuple->data, image, len);
+	header.slot = 0;
+	header.natts_flags1 &= ~ZH_ORIGIN;
+	header.flags2 = 0;
+	zheap_header_put(tuple->data, &header);
+	return tuple;
+}
+
+/*
+ * The row as it goes to the new file.  Most go as they are.  Else all columns
+ * are filled in, dropped ones are null, and large values go to the new toast
+ * table.
+ */
+static ZTuple *
+form_row(Rewrite *rw, const char *image, uint16 len)
+{
+	if (!rw->has_dropped && len <= ZHEAP_TOAST_THRESHOLD &&
+		row_is_complete(rw, image))
+		return form_same_row(image, len);
+
+	/* saving chunks may wait for room: no undo pin may be kept then (U16) */
+	undo_record_reader_close(&rw->reader);
+	zheap_rewrite_judge_deform(rw, image, len);
+	return zheap_toast_form_rewritten(rw->newrel, rw->values, rw->isnull,
+									  REWRITE_OPTIONS);
+}
+
+/* ----------------------------------------------------------------
+ *	large values
+ *
+ * What is saved for versions that have ended is deleted again at the end, so
+ * that it goes when no snapshot is older than the rewrite.  A value of an ended
+ * row that isn't deleted in the old toast table has gone on with the row when
+ * it moved, and is left to where it went.
+ * ----------------------------------------------------------------
+ */
+
+static void
+delete_at_end(Rewrite *rw, struct varlena *pointer)
+{
+	MemoryContext old = MemoryContextSwitchTo(rw->context);
+	struct varatt_external ext;
+
+	VARATT_EXTERNAL_GET_POINTER(ext, pointer);
+	rw->deleted = lappend_oid(rw->deleted, ext.va_valueid);
+	MemoryContextSwitchTo(old);
+}
+
+/* the next pointer to a large value in rw->values, from column *i on, or NULL */
+static struct varlena *
+next_external(Rewrite *rw, int *i)
+{
+	for (; *i < rw->desc->natts; (*i)++)
+	{
+		struct varlena *value =
+			(struct varlena *) DatumGetPointer(rw->values[*i]);
+
+		if (!rw->isnull[*i] && TupleDescAttr(rw->desc, *i)->attlen == -1 &&
+			VARATT_IS_EXTERNAL_ONDISK(value))
+		{
+			(*i)++;
+			return value;
+		}
+	}
+	return NULL;
+}
+
+/* values of a copy that won't be written; they were saved for it */
+static void
+delete_values_of_copy(Rewrite *rw, const ZTuple *tuple)
+{
+	struct varlena *value;
+	int			i = 0;
+
+	if (!zheap_tuple_has_external(tuple->data))
+		return;
+	zheap_tuple_deform(rw->desc, tuple->data, tuple->len, rw->values,
+					   rw->isnull);
+	while ((value = next_external(rw, &i)) != NULL)
+		delete_at_end(rw, value);
+}
+
+/* a row's copy is going to be written: which values does no live row have */
+static void
+delete_values_of_older(Rewrite *rw, const RecentRow *row, const ZTuple *tuple)
+{
+	bool		ended = ZHeaderIsEnded(&row->header);
+	bool		any = zheap_tuple_has_external(tuple->data);
+	struct varlena *value;
+	ListCell   *lc;
+	int			i = 0;
+
+	if (any)
+		zheap_tuple_deform(rw->desc, tuple->data, tuple->len, rw->values,
+						   rw->isnull);
+	if (ended)
+	{
+		while (any && (value = next_external(rw, &i)) != NULL)
+		{
+			if (zheap_chunk_is_deleted(value))
+				delete_at_end(rw, value);
+		}
+		return;
+	}
+	foreach(lc, rw->externals)
+	{
+		External   *external = lfirst(lc);
+		bool		kept = false;
+
+		i = 0;
+		while (any && (value = next_external(rw, &i)) != NULL)
+		{
+			if (memcmp(external->pointer, value, TOAST_POINTER_SIZE) == 0)
+				kept = true;
+		}
+		if (!kept)
+			delete_at_end(rw, (struct varlena *) external->pointer);
+	}
+}
+
+void
+zheap_rewrite_write_deleted(Rewrite *rw)
+{
+	if (rw->deleted == NIL)
+		return;
+	list_sort(rw->deleted, list_oid_cmp);
+	list_deduplicate_oid(rw->deleted);
+	/* chunks that this command has inserted can't be deleted by it */
+	CommandCounterIncrement();
+	zheap_chunk_delete_saved(rw->newrel, rw->deleted);
+	list_free(rw->deleted);
+}
+
+/*
+ * Save the values of all versions of a recent row.  Those that the row itself
+ * keeps are found saved when it is formed.  The snapshots for which a version
+ * is kept may have gone since it was judged, and its values with them.  False:
+ * so has the row itself, which had ended.
+ */
+static bool
+save_externals(Rewrite *rw, const RecentRow *row)
+{
+	ListCell   *lc;
+
+	foreach(lc, rw->externals)
+	{
+		External   *external = lfirst(lc);
+		struct varlena *pointer = (struct varlena *) external->pointer;
+		struct varatt_external ext;
+		struct varlena *value;
+
+		VARATT_EXTERNAL_GET_POINTER(ext, pointer);
+		if (ext.va_toastrelid != rw->newrel->rd_toastoid)
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("row of relation \"%s\" has a value in toast table %u instead of %u",
+							RelationGetRelationName(rw->oldrel),
+							ext.va_toastrelid, rw->newrel->rd_toastoid)));
+		if (external->ended_by == InvalidFxid)
+			value = detoast_external_attr(pointer);
+		else
+			value = zheap_chunk_fetch_ended(pointer, external->ended_by);
+		if (value != NULL)
+		{
+			(void) zheap_chunk_save(rw->newrel, PointerGetDatum(value),
+									pointer, NULL, REWRITE_OPTIONS);
+			pfree(value);
+			if (ZHeaderIsEnded(&row->header) &&
+				zheap_chunk_is_deleted(pointer))
+				delete_at_end(rw, pointer);
+		}
+		else if (ZHeaderIsEnded(&row->header) &&
+				 external->ended_by == row->link_fxid)
+			return false;
+	}
+	return true;
+}
+
+/* ----------------------------------------------------------------
+ *	writing
+ * ----------------------------------------------------------------
+ */
+
+void
+zheap_rewrite_write_batch(Rewrite *rw)
+{
+	if (rw->nbatch == 0)
+		return;
+	undo_record_reader_close(&rw->reader);
+	zheap_insert_settled(rw->newrel, rw->batch, rw->nbatch, REWRITE_OPTIONS,
+						 rw->bistate, rw->scratch);
+	rw->nbatch = 0;
+	rw->batch_bytes = 0;
+	MemoryContextReset(rw->batch_context);
+}
+
+/* tuple is allocated in batch_context */
+void
+zheap_rewrite_write_settled(Rewrite *rw, ZTuple *tuple)
+{
+	rw->batch[rw->nbatch++] = tuple;
+	rw->batch_bytes += tuple->len + sizeof(ItemIdData);
+	if (rw->nbatch == lengthof(rw->batch) ||
+		rw->batch_bytes >= ZHEAP_NEW_PAGE_ROOM)
+		zheap_rewrite_write_batch(rw);
+}
+
+/*
+ * A recent row as it goes to the new file.  If it has ended, the pointers to
+ * its large values stay as they are: the values have been saved, and may be
+ * gone from the old toast table.
+ */
+static ZTuple *
+form_recent_row(Rewrite *rw, const RecentRow *row)
+{
+	ZFormPlan	plan;
+
+	if (!ZHeaderIsEnded(&row->header) ||
+		(row->header.natts_flags1 & ZH_HASEXTERNAL) == 0)
+		return form_row(rw, row->image, row->len);
+
+	zheap_rewrite_judge_deform(rw, row->image, row->len);
+	zheap_tuple_plan(rw->desc, rw->values, rw->isnull, &plan);
+	/* defaults of added columns may have made it too long */
+	if (plan.len > Max(ZHEAP_TOAST_THRESHOLD, row->len))
+		return form_row(rw, row->image, row->len);
+	return zheap_tuple_form_planned(rw->desc, rw->values, rw->isnull, &plan);
+}
+
+/* copy a recent row; next is its new successor, or invalid */
+static void
+write_recent(Rewrite *rw, const RecentRow *row, ItemPointer next)
+{
+	ZTuple	   *tuple = form_recent_row(rw, row);
+	uint16		ended = row->header.flags2 & ZH_END_MASK;
+	ItemPointerData tid;
+	ZUndo		u;
+
+	zheap_rewrite_write_batch(rw);
+
+	memset(&u, 0, sizeof(u));
+	u.tid = *next;
+	switch (ended)
+	{
+		case 0:
+			u.kind = ZUNDO_UPDATE;
+			break;
+		case ZH_MOVED:
+			u.kind = ZUNDO_MOVE;
+			break;
+		default:
+			u.kind = ZUNDO_DELETE;
+			break;
+	}
+	u.offset = FirstOffsetNumber;	/* not known yet */
+	u.flags = ZUNDO_OLD_ELSEWHERE;
+	if (ended != 0 && row->key)
+		u.flags |= ZUNDO_KEY;
+	u.cid = rw->cid;
+	u.oldhdr = row->header;
+	u.link_fxid = row->link_fxid;
+	u.link_urp = row->link_urp;
+	u.old_block = ItemPointerGetBlockNumber(&row->tid);
+	u.old_offset = ItemPointerGetOffsetNumber(&row->tid);
+	if (row->lacks)
+	{
+		u.missing_len = rw->missing->len;
+		u.missing = rw->missing->data;
+	}
+	zheap_undo_diff(&u.diff, row->image, row->len, tuple->data, tuple->len);
+
+	/* a huge row that looks quite different now need not: keep its bytes */
+	if (u.diff.oldmid + u.missing_len > COPY_MAX_OLD_BYTES &&
+		row_is_complete(rw, row->image))
+	{
+		delete_values_of_copy(rw, tuple);
+		tuple = form_same_row(row->image, row->len);
+		zheap_undo_diff(&u.diff, row->image, row->len, tuple->data,
+						tuple->len);
+	}
+	if (u.diff.oldmid + u.missing_len > COPY_MAX_OLD_BYTES)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("row (%u,%u) of relation \"%s\" is too big to be copied together with what its older versions need",
+						u.old_block, u.old_offset,
+						RelationGetRelationName(rw->oldrel)),
+				 errhint("Try again when the transactions that may see older versions of the row have ended.")));
+
+	delete_values_of_older(rw, row, tuple);
+	/* the index will have entries of all its keys (Z47) */
+	zheap_insert_copied(rw->newrel, tuple, &u,
+						ended | (row->header.flags2 & ZH_STALE),
+						REWRITE_OPTIONS,
+						rw->bistate, &tid);
+
+	if (ItemPointerIsValid(&row->from))
+	{
+		ArrivedRow *entry = hash_search(rw->arrived, &row->tid, HASH_ENTER,
+										NULL);
+
+		entry->new = tid;
+	}
+}
+
+/* a recent row: now, or at the end if it moved */
+static void
+copy_recent(Rewrite *rw)
+{
+	RecentRow  *row = rw->recent;
+	ItemPointerData none;
+
+	/* no undo page stays pinned where one is reserved (U16) */
+	undo_record_reader_close(&rw->reader);
+	UNDO_ERROR_POINT("rewrite-row-judged");
+	if (!save_externals(rw, row))
+	{
+		rewrite_found_dead(rw);
+		return;
+	}
+	ItemPointerSetInvalid(&none);
+	if (!ItemPointerIsValid(&row->next))
+		write_recent(rw, row, &none);
+	else
+	{
+		Size		size = offsetof(RecentRow, image) + row->len;
+		RecentRow  *keep = MemoryContextAlloc(rw->context, size);
+		MemoryContext old = MemoryContextSwitchTo(rw->context);
+
+		memcpy(keep, row, size);
+		rw->moved = lappend(rw->moved, keep);
+		MemoryContextSwitchTo(old);
+	}
+}
+
+/*
+ * Copy the rows that moved, the last ones of each chain of moves first.  Where
+ * nothing is left of the successor, because it ended for all, so did the row,
+ * in truth; it is kept all the same, as one that was deleted.
+ */
+void
+zheap_rewrite_write_moved(Rewrite *rw)
+{
+	bool		force = false;
+
+	undo_record_reader_close(&rw->reader);
+	UNDO_ERROR_POINT("rewrite-moved-rows");
+	while (rw->moved != NIL)
+	{
+		List	   *rest = NIL;
+		ListCell   *lc;
+		bool		progress = false;
+
+		foreach(lc, rw->moved)
+		{
+			RecentRow  *row = lfirst(lc);
+			ArrivedRow *entry;
+			ItemPointerData next;
+
+			CHECK_FOR_INTERRUPTS();
+			entry = hash_search(rw->arrived, &row->next, HASH_FIND, NULL);
+			if (entry == NULL && !force)
+			{
+				rest = lappend(rest, row);
+				continue;
+			}
+			ItemPointerSetInvalid(&next);
+			if (entry != NULL)
+				next = entry->new;
+			MemoryContextSwitchTo(rw->row_context);
+			write_recent(rw, row, &next);
+			MemoryContextReset(rw->row_context);
+			MemoryContextSwitchTo(rw->context);
+			pfree(row);
+			progress = true;
+		}
+		list_free(rw->moved);
+		rw->moved = rest;
+		force = !progress;
+	}
+}
+
+/* copy a row that was judged */
+void
+zheap_rewrite_write_row(Rewrite *rw, RowClass class)
+{
+	if (class == ROW_SETTLED)
+	{
+		MemoryContextSwitchTo(rw->batch_context);
+		zheap_rewrite_write_settled(rw, form_row(rw, rw->image, rw->len));
+	}
+	else if (class == ROW_RECENT)
+		copy_recent(rw);
+}
