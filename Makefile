@@ -39,6 +39,10 @@ OBJS = \
 	undo/log/undo_log.o \
 	undo/log/undo_redo.o \
 	undo/log/undo_attach.o \
+	undo/record/undo_images.o \
+	undo/record/undo_record.o \
+	undo/record/undo_touched.o \
+	undo/record/undo_insert.o \
 	undo/discard/undo_frozen.o \
 	undo/discard/undo_holders.o \
 	undo/discard/undo_scan.o \
@@ -50,9 +54,6 @@ OBJS = \
 	undo/rollback/undo_survey.o \
 	undo/rollback/undo_launcher.o \
 	undo/rollback/undo_drain.o \
-	undo/record/undo_images.o \
-	undo/record/undo_record.o \
-	undo/record/undo_insert.o \
 	zheap/format/zheap_page.o \
 	zheap/format/zheap_page_problem.o \
 	zheap/format/zheap_delta.o \

@@ -23,7 +23,9 @@
 #include "utils/rel.h"
 #include "utils/xid8.h"
 
+#include "undo/log/undo_files.h"
 #include "undo/log/undo_log.h"
+#include "undo/log/undo_shmem.h"
 #include "zheap/large/zheap_toast_heap.h"
 #include "zheap/zheap.h"
 #include "inspect/zheap_inspect.h"

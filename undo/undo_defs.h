@@ -75,6 +75,55 @@ typedef uint32 UndoLogNumber;
 typedef uint64 Fxid;			/* U64FromFullTransactionId(), 0 = none */
 
 #define InvalidFxid					((Fxid) 0)
+#define XidFromFxid(f)				((TransactionId) (f))
+
+/*
+ * A transaction before all_visible_before (U in the READMEs) committed and is
+ * visible to all: neither commit log nor undo may be asked about it.  One
+ * before discard_before (H) is visible to all if it committed, and its undo
+ * may be gone.  all_visible_before <= discard_before; both only rise.  Sample
+ * them before locking a table page and judge the copy by that sample (U1).
+ */
+typedef struct UndoHorizons
+{
+	Fxid		all_visible_before;
+	Fxid		discard_before;
+} UndoHorizons;
+
+/* these kinds belong to the client; what they mean the store doesn't know */
+#define UNDO_MAX_KIND		63
+#define UNDO_KIND_RUN		255
+
+/*
+ * Bytes of a record before its payload, of a run header with what it adds to
+ * the page, and of a payload, at most; see undo_page.h, which proves them.
+ */
+#define UNDO_MAX_HEAD		(BLCKSZ > 1 << 14 ? 26 : 24)
+#define UNDO_MAX_RUN		19
+#define UNDO_MAX_PAYLOAD	(BLCKSZ - 24 - 40 - UNDO_MAX_RUN - UNDO_MAX_HEAD)
+
+/*
+ * As a chain: the record that was added before, in the same insertion.  (For
+ * undo_pack.h, a pointer that isn't known yet.)
+ */
+#define UNDO_CHAIN_PREVIOUS		(~(UndoRecPtr) 0)
+
+/* a record on its way to a page */
+typedef struct UndoInsertRec
+{
+	uint8		kind;
+	uint8		flags;
+	OffsetNumber offset;
+	BlockNumber block;
+	UndoRecPtr	chain;			/* previous record of the table page's slot */
+	const char *payload;		/* must live until undo_insert_release() */
+	uint16		payload_len;
+	UndoRecPtr	urp;			/* out: set by undo_insert_prepare() */
+	/* private */
+	bool		chain_previous; /* chain is the record before */
+	uint8		head_len;		/* what goes to the page before the payload */
+	char		head[UNDO_MAX_HEAD];
+} UndoInsertRec;
 
 /* have a cache line fetched that is going to be read; the address may be any */
 #if defined(__GNUC__)

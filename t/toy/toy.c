@@ -29,8 +29,7 @@
 #include "utils/rel.h"
 
 #include "undo/undo.h"
-#include "undo/log/undo_log.h"
-#include "undo/discard/undo_snapshot_limit.h"
+#include "undo/log/undo_shmem.h"
 #include "undo/rollback/undo_worker.h"
 
 PG_MODULE_MAGIC;

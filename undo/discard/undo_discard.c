@@ -18,10 +18,18 @@
 #include "storage/procarray.h"
 #include "utils/rel.h"
 
-#include "undo/undo.h"
-#include "undo/undo_debug.h"
+#include "undo/discard/undo_discard.h"
 #include "undo/discard/undo_scan.h"
+#include "undo/log/undo_fake.h"
+#include "undo/log/undo_files.h"
+#include "undo/log/undo_log.h"
+#include "undo/log/undo_log_load.h"
+#include "undo/log/undo_log_trim.h"
+#include "undo/log/undo_page.h"
+#include "undo/log/undo_shmem.h"
 #include "undo/log/undo_stat.h"
+#include "undo/undo_debug.h"
+#include "undo/undo_defs.h"
 
 /*
  * With all logs empty discard_before follows the horizon only in such steps:

@@ -18,8 +18,11 @@
 #include "storage/latch.h"
 #include "utils/wait_event.h"
 
-#include "undo/undo.h"
-#include "undo/log/undo_log.h"
+#include "undo/discard/undo_frozen.h"
+#include "undo/log/undo_log_load.h"
+#include "undo/log/undo_shmem.h"
+#include "undo/undo_defs.h"
+#include "undo/undo_module.h"
 
 /* how long a vacuum waits for the launcher */
 #define RAISE_STEP_MS		10

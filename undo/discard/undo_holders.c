@@ -34,10 +34,16 @@
 #include "utils/wait_event.h"
 #include "utils/xid8.h"
 
-#include "undo/undo_debug.h"
-#include "undo/undo.h"
+#include "undo/discard/undo_holders.h"
+#include "undo/log/undo_files.h"
 #include "undo/log/undo_log.h"
+#include "undo/log/undo_log_load.h"
+#include "undo/log/undo_page.h"
+#include "undo/log/undo_shmem.h"
 #include "undo/log/undo_stat.h"
+#include "undo/undo_debug.h"
+#include "undo/undo_defs.h"
+#include "undo/undo_module.h"
 
 /* a writer waits so long for the next passes of the launcher */
 #define ROOM_WAIT_MS	UNDO_KNOB("room-wait", 1000, 10, 1000)

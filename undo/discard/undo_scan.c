@@ -41,9 +41,14 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "undo/undo_debug.h"
-#include "undo/undo.h"
 #include "undo/discard/undo_scan.h"
+#include "undo/log/undo_files.h"
+#include "undo/log/undo_log_load.h"
+#include "undo/log/undo_page.h"
+#include "undo/log/undo_shmem.h"
+#include "undo/undo_debug.h"
+#include "undo/undo_defs.h"
+#include "undo/undo_module.h"
 
 /* first sizes of arrays */
 #define SCANS_START				UNDO_KNOB("scans-start", 64, 1, 64)

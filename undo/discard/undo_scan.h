@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * undo_scan.h
- *	  What a scan of an undo log finds.  Private to undo_scan.c and
- *	  undo_discard.c.
+ *	  What a scan of an undo log finds.  Private to undo/.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,9 +10,20 @@
 
 #include "utils/timestamp.h"
 
-#include "undo/log/undo_log.h"
 #include "undo/log/undo_page.h"
-#include "undo/rollback/undo_worker.h"
+#include "undo/log/undo_shmem.h"
+#include "undo/undo_defs.h"
+
+/* what one pass over all logs found */
+typedef struct UndoScanResult
+{
+	Fxid		oldest_unapplied;	/* 0 = none */
+	int			ndatabases;		/* databases with unapplied aborted runs */
+	int			maxdatabases;
+	Oid		   *databases;		/* in the caller's memory context; or NULL */
+	bool		discarded;		/* some head moved */
+	uint64		retained;		/* blocks still held in all logs */
+} UndoScanResult;
 
 /* a page by its place and by its sequence number */
 typedef struct UndoPagePos
@@ -142,5 +152,34 @@ extern void undo_scan_step(UndoPagePos *pos, Page page);
 
 extern void undo_scan_report_corruption(const UndoLogRef *ref,
 										BlockNumber block, const char *what);
+
+/* status of a writer, tested in this order (U22) */
+typedef enum UndoXidStatus
+{
+	UNDO_XID_RUNNING,
+	UNDO_XID_COMMITTED,
+	UNDO_XID_ABORTED
+} UndoXidStatus;
+extern UndoXidStatus undo_scan_xid_status(Fxid fxid);
+
+/*
+ * Visit each retained page that holds unapplied aborted runs of a database,
+ * or of any (InvalidOid).
+ * page is a private copy, from the byte offset of the first entry to look at;
+ * no buffer is held.  The visitor returns false to end the walk.
+ *
+ * A walk begins where the visitor ended the one before, so that pages which
+ * can't be dealt with don't keep others waiting.  Returns true if it was a
+ * full one, false if pages were left out.
+ */
+typedef bool (*undo_visit_fn) (char persistence, UndoLogNumber log,
+							   BlockNumber block, Page page, uint16 from,
+							   void *arg);
+extern bool undo_scan_visit_unapplied(Oid dboid, undo_visit_fn visit,
+									  void *arg);
+
+/* is this run aborted, not applied, not before all_visible_before */
+extern bool undo_scan_run_is_unapplied(const UndoEntry *run,
+									   Fxid all_visible_before);
 
 #endif							/* UNDO_SCAN_H */

@@ -35,11 +35,13 @@
 #include "utils/backend_status.h"
 #include "utils/timestamp.h"
 
-#include "undo/undo.h"
-#include "undo/undo_debug.h"
-#include "undo/log/undo_log.h"
 #include "undo/discard/undo_snapshot_limit.h"
+#include "undo/log/undo_log_load.h"
+#include "undo/log/undo_shmem.h"
 #include "undo/log/undo_stat.h"
+#include "undo/undo_debug.h"
+#include "undo/undo_defs.h"
+#include "undo/undo_module.h"
 
 #ifndef ERRCODE_SNAPSHOT_TOO_OLD
 #define ERRCODE_SNAPSHOT_TOO_OLD	MAKE_SQLSTATE('7', '2', '0', '0', '0')

@@ -19,6 +19,12 @@
 #include "utils/memutils.h"
 
 #include "undo/log/undo_attach.h"
+#include "undo/log/undo_files.h"
+#include "undo/log/undo_log.h"
+#include "undo/log/undo_log_trim.h"
+#include "undo/log/undo_page.h"
+#include "undo/log/undo_shmem.h"
+#include "undo/undo_defs.h"
 
 static AttachedLog logs[3];
 

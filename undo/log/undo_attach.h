@@ -1,15 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * undo_attach.h
- *	  The undo logs that the running transaction writes to, and what it has
- *	  touched.  Private to undo_attach.c, undo_xact.c and undo_insert.c.
+ *	  The undo logs that the running transaction writes to.  Private to undo/.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef UNDO_ATTACH_H
 #define UNDO_ATTACH_H
 
-#include "undo/log/undo_log.h"
+#include "storage/buf.h"
+
+#include "undo/undo_defs.h"
 
 #define UNDO_ATTACH_TABLES		8
 
@@ -31,11 +32,6 @@ typedef struct AttachedLog
 	Oid			tables[UNDO_ATTACH_TABLES];
 	struct HTAB *more_tables;	/* of the transaction; or NULL */
 } AttachedLog;
-
-/* ----------------------------------------------------------------
- *	undo_attach.c
- * ----------------------------------------------------------------
- */
 
 /* the attached log for relations of this persistence; it may not be attached */
 extern AttachedLog *undo_attach_get(char persistence);
@@ -64,19 +60,5 @@ extern void undo_attach_keep_temp(void);
 
 /* give all logs back */
 extern void undo_attach_end(void);
-
-/* ----------------------------------------------------------------
- *	undo_xact.c
- * ----------------------------------------------------------------
- */
-
-/* allocate all that undo_xact_remember() will need */
-extern void undo_xact_reserve_memory(void);
-
-/* after an insertion: note its pages and its run.  Allocates nothing. */
-extern void undo_xact_remember(UndoInsertion *ins, uint16 bytes);
-
-/* an abort callback is rolling back: no undo may be written */
-extern bool undo_xact_in_abort;
 
 #endif							/* UNDO_ATTACH_H */

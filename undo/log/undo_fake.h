@@ -12,7 +12,6 @@
 #include "catalog/pg_class.h"
 #include "utils/rel.h"
 
-#include "undo/undo.h"
 
 typedef struct UndoFakeRelation
 {
@@ -28,5 +27,10 @@ extern Relation undo_fake_relation_init(UndoFakeRelation *fake,
 										RelFileLocator locator,
 										char persistence, Oid reloid);
 extern void undo_fake_relation_end(Relation rel);
+
+/* for use by the client's own rollback code: relation without a catalog */
+extern Relation undo_fake_relation(RelFileLocator locator, char persistence,
+								   Oid reloid);
+extern void undo_fake_relation_free(Relation rel);
 
 #endif							/* UNDO_FAKE_H */

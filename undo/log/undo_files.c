@@ -17,9 +17,13 @@
 #include "storage/bufmgr.h"
 #include "storage/smgr.h"
 
-#include "undo/undo_debug.h"
-#include "undo/undo_cache.h"
 #include "undo/log/undo_files.h"
+#include "undo/log/undo_page.h"
+#include "undo/log/undo_shmem.h"
+#include "undo/undo_cache.h"
+#include "undo/undo_debug.h"
+#include "undo/undo_defs.h"
+#include "undo/undo_module.h"
 
 UndoTempLog undo_temp_log;
 

@@ -1,17 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * undo_files.h
- *	  Files and control pages of undo logs.  Private to undo_shmem.c,
- *	  undo_files.c and undo_log*.c.
+ *	  Files and control pages of undo logs, and their blocks.
+ *
+ * Private to undo/.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef UNDO_FILES_H
 #define UNDO_FILES_H
 
+#include "storage/buf.h"
 #include "storage/bufmgr.h"
+#include "utils/relcache.h"
 
-#include "undo/log/undo_log.h"
+#include "undo/undo_defs.h"
 
 /* the session's temporary log, moved by undo_log.c */
 typedef struct UndoTempLog
@@ -25,8 +28,25 @@ typedef struct UndoTempLog
 
 extern UndoTempLog undo_temp_log;
 
-/* logs with this number or above aren't made, only scanned if they exist */
-extern UndoLogNumber undo_shmem_creation_limit(void);
+extern RelFileLocator undo_file_of_log(char persistence, UndoLogNumber log);
+
+/*
+ * Read a block of a log (pinned, not locked).  For temporary logs the buffer
+ * is local.  Blocks only that exist and stay: of a log that is attached, or
+ * that the caller alone could truncate.
+ */
+extern Buffer undo_file_read_log(char persistence, UndoLogNumber log,
+								 BlockNumber block);
+
+/*
+ * The same for any block of any log: Invalid if it is not in use, or not any
+ * more (U18).
+ */
+extern Buffer undo_file_read_used(char persistence, UndoLogNumber log,
+								  BlockNumber block);
+
+/* blocks of a log that hold something */
+extern BlockNumber undo_file_used_blocks(char persistence, UndoLogNumber log);
 
 extern RelFileLocator undo_file_locator(RelFileNumber number);
 extern Buffer undo_file_read(RelFileLocator locator, BlockNumber block,

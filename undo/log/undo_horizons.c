@@ -14,8 +14,12 @@
 #include "storage/bufmgr.h"
 
 #include "undo/log/undo_files.h"
-#include "undo/log/undo_log.h"
+#include "undo/log/undo_horizons.h"
+#include "undo/log/undo_page.h"
+#include "undo/log/undo_shmem.h"
 #include "undo/log/undo_xlog.h"
+#include "undo/undo_defs.h"
+#include "undo/undo_module.h"
 
 /* raise an atomic that may only rise */
 static void

@@ -20,10 +20,16 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
-#include "undo/undo_debug.h"
-#include "undo/log/undo_log.h"
+#include "undo/log/undo_fake.h"
 #include "undo/log/undo_files.h"
+#include "undo/log/undo_log.h"
+#include "undo/log/undo_log_load.h"
+#include "undo/log/undo_page.h"
+#include "undo/log/undo_shmem.h"
 #include "undo/log/undo_xlog.h"
+#include "undo/undo_debug.h"
+#include "undo/undo_defs.h"
+#include "undo/undo_module.h"
 
 /* blocks by which a log's file grows at least and at most */
 #define UNDO_EXTEND_MIN		UNDO_KNOB("extend-min", 8, 1, 8)

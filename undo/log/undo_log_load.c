@@ -14,8 +14,14 @@
 #include "storage/bufmgr.h"
 #include "storage/procarray.h"
 
-#include "undo/log/undo_log.h"
 #include "undo/log/undo_files.h"
+#include "undo/log/undo_horizons.h"
+#include "undo/log/undo_log_load.h"
+#include "undo/log/undo_log_trim.h"
+#include "undo/log/undo_page.h"
+#include "undo/log/undo_shmem.h"
+#include "undo/undo_defs.h"
+#include "undo/undo_module.h"
 
 /* ----------------------------------------------------------------
  *	numbers of transactions

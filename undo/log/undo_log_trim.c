@@ -18,10 +18,15 @@
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
-#include "undo/undo_debug.h"
-#include "undo/log/undo_log.h"
 #include "undo/log/undo_files.h"
+#include "undo/log/undo_horizons.h"
+#include "undo/log/undo_log_trim.h"
+#include "undo/log/undo_page.h"
+#include "undo/log/undo_shmem.h"
 #include "undo/log/undo_xlog.h"
+#include "undo/undo_debug.h"
+#include "undo/undo_defs.h"
+#include "undo/undo_module.h"
 
 void
 undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,

@@ -12,8 +12,10 @@
 
 #include "access/bufmask.h"
 
-#include "undo/undo_pack.h"
 #include "undo/log/undo_page.h"
+#include "undo/undo_defs.h"
+#include "undo/undo_module.h"
+#include "undo/undo_pack.h"
 
 /* first byte of a run header, and of a record */
 #define HEAD_IS_RUN			0x80

@@ -47,7 +47,7 @@
 
 #include "storage/bufpage.h"
 
-#include "undo/undo.h"
+#include "undo/undo_defs.h"
 
 #define UNDO_PAGE_MAGIC			0x5A48554E	/* data page */
 #define UNDO_CONTROL_MAGIC		0x5A484C43	/* control page of a log */

@@ -18,8 +18,12 @@
 #include "storage/fd.h"
 #include "storage/standby.h"
 
-#include "undo/log/undo_log.h"
+#include "undo/log/undo_horizons.h"
+#include "undo/log/undo_page.h"
+#include "undo/log/undo_shmem.h"
 #include "undo/log/undo_xlog.h"
+#include "undo/undo_defs.h"
+#include "undo/undo_module.h"
 
 /*
  * Pages of the store and all WAL of this resource manager have one version in

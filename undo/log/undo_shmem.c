@@ -13,9 +13,10 @@
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 
+#include "undo/log/undo_shmem.h"
 #include "undo/undo_debug.h"
-#include "undo/log/undo_log.h"
-#include "undo/log/undo_files.h"
+#include "undo/undo_defs.h"
+#include "undo/undo_module.h"
 
 /*
  * The arrays have room for more logs than are ever made: a standby takes all

@@ -28,7 +28,10 @@
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
+#include "undo/log/undo_shmem.h"
 #include "undo/log/undo_stat.h"
+#include "undo/undo_defs.h"
+#include "undo/undo_module.h"
 
 /* counters at a clean shutdown */
 #define STAT_FILE			PGSTAT_STAT_PERMANENT_DIRECTORY "/zheap_undo.stat"
@@ -225,7 +228,7 @@ undo_stat_add(UndoCounter counter, uint64 n)
 	pg_atomic_fetch_add_u64(&stat_shared->counters[counter], n);
 }
 
-/* See undo.h.  Which process does it tells why it was done. */
+/* Which process does it tells why it was done. */
 void
 undo_stat_count_rollback_page(void)
 {

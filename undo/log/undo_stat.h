@@ -11,8 +11,7 @@
 
 #include "datatype/timestamp.h"
 
-#include "undo/undo.h"
-#include "undo/log/undo_log.h"
+#include "undo/undo_defs.h"
 
 /* cumulative counters; the first ones are saved at a clean shutdown */
 typedef enum UndoCounter

@@ -11,6 +11,8 @@
 #ifndef UNDO_XLOG_H
 #define UNDO_XLOG_H
 
+#include "access/xlogreader.h"
+
 #include "undo/undo_defs.h"
 
 /* CONTROL: 0 log control page (WILL_INIT), 1 global page (WILL_INIT or not) */
@@ -52,5 +54,8 @@ typedef struct xl_undo_discard
 #define SizeOfUndoControl	(offsetof(xl_undo_control, init_global) + 1)
 #define SizeOfUndoSwitch	(offsetof(xl_undo_switch, first) + 1)
 #define SizeOfUndoDiscard	(offsetof(xl_undo_discard, flags) + 1)
+
+/* undo_redo.c: redo of every record of the store but XLOG_UNDO_INSERT */
+extern void undo_log_redo(XLogReaderState *record);
 
 #endif							/* UNDO_XLOG_H */

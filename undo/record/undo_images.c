@@ -21,7 +21,9 @@
 #include "access/xlogutils.h"
 #include "storage/bufmgr.h"
 
-#include "undo/log/undo_log.h"
+#include "undo/log/undo_shmem.h"
+#include "undo/record/undo_images.h"
+#include "undo/undo_module.h"
 
 /* the latest position up to which pages may have been changed without image */
 static void

@@ -19,7 +19,17 @@
 #include "utils/rel.h"
 
 #include "undo/log/undo_attach.h"
+#include "undo/log/undo_log.h"
+#include "undo/log/undo_log_load.h"
+#include "undo/log/undo_page.h"
+#include "undo/log/undo_shmem.h"
+#include "undo/log/undo_xlog.h"
+#include "undo/record/undo_images.h"
+#include "undo/record/undo_insert.h"
+#include "undo/record/undo_touched.h"
 #include "undo/undo_debug.h"
+#include "undo/undo_defs.h"
+#include "undo/undo_module.h"
 #include "undo/undo_pack.h"
 
 /* a page with so many bytes is full (assert builds; redo takes what comes) */
@@ -190,7 +200,7 @@ undo_insert_prepare(UndoInsertion *ins)
 	Assert(ins->nrecs > 0);
 	/* U12 */
 	Assert(!(MyProc->statusFlags & PROC_IN_VACUUM));
-	Assert(!undo_xact_in_abort);
+	Assert(!undo_touched_is_taken());
 	/* the leader of a parallel query may insert its result */
 	if (IsParallelWorker())
 		ereport(ERROR,
@@ -205,7 +215,7 @@ undo_insert_prepare(UndoInsertion *ins)
 			 max_size(ins));
 
 	UNDO_ERROR_POINT("prepare");
-	undo_xact_reserve_memory();
+	undo_touched_reserve();
 	ins->fxid = undo_log_current_fxid();
 	att = undo_attach(ins->persistence);
 	ins->log = att->log;
@@ -495,7 +505,7 @@ undo_insert_release(UndoInsertion *ins)
 		att->run_seq = UndoPageGetOpaque(BufferGetPage(ins->buffer))->seq;
 		att->run_at = ins->run;
 	}
-	undo_xact_remember(ins, bytes);
+	undo_touched_add(ins, bytes);
 	if (ins->persistence != RELPERSISTENCE_TEMP)
 	{
 		UndoLogShared *log = undo_shmem_log(ins->persistence, ins->log);

@@ -26,8 +26,12 @@
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
+#include "undo/log/undo_files.h"
+#include "undo/log/undo_log_load.h"
+#include "undo/log/undo_page.h"
+#include "undo/record/undo_record.h"
 #include "undo/undo_debug.h"
-#include "undo/log/undo_log.h"
+#include "undo/undo_defs.h"
 
 void
 undo_record_reader_open(UndoReader *reader, Relation rel)

@@ -34,10 +34,13 @@
 #include "utils/resowner.h"
 #include "utils/wait_event.h"
 
-#include "undo/undo_debug.h"
 #include "undo/log/undo_fake.h"
-#include "undo/log/undo_log.h"
-#include "undo/rollback/undo_worker.h"
+#include "undo/log/undo_log_trim.h"
+#include "undo/record/undo_touched.h"
+#include "undo/rollback/undo_apply.h"
+#include "undo/undo_debug.h"
+#include "undo/undo_defs.h"
+#include "undo/undo_module.h"
 
 /* limits of a foreground rollback: it can't be cancelled (U13) */
 #define FOREGROUND_MAX_PAGES	UNDO_KNOB("foreground-apply-pages", 64, 1, 64)
@@ -248,7 +251,7 @@ restore_outer_error(const SavedState *saved, ErrorData *outer)
 }
 
 /*
- * See undo.h.  What AbortTransaction() did before it called us, as far as our
+ * What AbortTransaction() did before it called us, as far as our
  * own work can have left something behind.  Buffer pins are left to the
  * resource owner, which is released right after us.
  */
@@ -440,7 +443,7 @@ report_failure(const ForegroundState *state, const ErrorData *error)
 }
 
 /*
- * See undo_log.h.  Called in an abort callback: no locks of ours held, the
+ * Called in an abort callback: no locks of ours held, the
  * own xid lock and relation locks are; a resource owner is set; catalogs
  * can't be read.  Never throws.
  */

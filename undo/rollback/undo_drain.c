@@ -40,9 +40,10 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
-#include "undo/undo.h"
-#include "undo/undo_debug.h"
+#include "undo/log/undo_shmem.h"
 #include "undo/rollback/undo_worker.h"
+#include "undo/undo_debug.h"
+#include "undo/undo_module.h"
 
 /* time between two looks */
 #define DRAIN_STEP_MS		UNDO_KNOB("drain-step", 50, 1, 50)

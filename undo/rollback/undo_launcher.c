@@ -31,12 +31,20 @@
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
 
-#include "undo/undo.h"
-#include "undo/undo_debug.h"
-#include "undo/log/undo_log.h"
+#include "undo/discard/undo_discard.h"
+#include "undo/discard/undo_scan.h"
 #include "undo/discard/undo_snapshot_limit.h"
+#include "undo/log/undo_log.h"
+#include "undo/log/undo_log_load.h"
+#include "undo/log/undo_log_trim.h"
+#include "undo/log/undo_page.h"
+#include "undo/log/undo_shmem.h"
 #include "undo/log/undo_stat.h"
+#include "undo/rollback/undo_apply.h"
 #include "undo/rollback/undo_worker.h"
+#include "undo/undo_debug.h"
+#include "undo/undo_defs.h"
+#include "undo/undo_module.h"
 
 /* settings */
 static int	undo_discard_naptime = 200;

@@ -49,9 +49,15 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "undo/undo.h"
-#include "undo/log/undo_log.h"
+#include "undo/discard/undo_frozen.h"
+#include "undo/discard/undo_scan.h"
+#include "undo/log/undo_horizons.h"
+#include "undo/log/undo_log_load.h"
+#include "undo/log/undo_page.h"
+#include "undo/log/undo_shmem.h"
+#include "undo/rollback/undo_apply.h"
 #include "undo/rollback/undo_worker.h"
+#include "undo/undo_defs.h"
 
 /* a database whose visit failed is left for so long */
 #define SURVEY_RETRY_MS		2000

@@ -41,11 +41,18 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
-#include "undo/undo.h"
-#include "undo/undo_debug.h"
-#include "undo/log/undo_log.h"
+#include "undo/discard/undo_scan.h"
+#include "undo/log/undo_files.h"
+#include "undo/log/undo_log_load.h"
+#include "undo/log/undo_log_trim.h"
+#include "undo/log/undo_page.h"
+#include "undo/log/undo_shmem.h"
 #include "undo/log/undo_stat.h"
+#include "undo/rollback/undo_apply.h"
 #include "undo/rollback/undo_worker.h"
+#include "undo/undo_debug.h"
+#include "undo/undo_defs.h"
+#include "undo/undo_module.h"
 
 /* setting */
 bool		undo_rollback_paused = false;
