@@ -70,6 +70,7 @@ OBJS = \
 	zheap/history/zheap_walk.o \
 	zheap/history/zheap_jump.o \
 	zheap/history/zheap_describe.o \
+	zheap/sees/zheap_tid_memory.o \
 	zheap/sees/zheap_predicate.o \
 	zheap/sees/zheap_visibility.o \
 	zheap/sees/zheap_old_page.o \
@@ -103,7 +104,6 @@ OBJS = \
 	zheap/row/zheap_lock.o \
 	zheap/row/zheap_row_write.o \
 	zheap/row/zheap_tuple_lock.o \
-	zheap/row/zheap_epq.o \
 	zheap/large/zheap_delete_chunks.o \
 	zheap/large/zheap_toast_heap.o \
 	zheap/large/zheap_chunk.o \

@@ -29,15 +29,24 @@
 #include "guard/zheap_guard.h"
 #include "undo/undo.h"
 #include "undo/undo_debug.h"
-#include "zheap/zheap.h"
+#include "zheap/back/zheap_back.h"
 #include "zheap/decode/zheap_decode.h"
-#include "zheap/soft/zheap_announce.h"
-#include "zheap/soft/zheap_old_keys.h"
-#include "zheap/history/zheap_jump.h"
-#include "zheap/soft/zheap_keyed.h"
+#include "zheap/format/zheap_format.h"
 #include "zheap/format/zheap_stat.h"
+#include "zheap/history/zheap_jump.h"
 #include "zheap/large/zheap_chunk.h"
 #include "zheap/large/zheap_toast_heap.h"
+#include "zheap/owner/zheap_xact_slot.h"
+#include "zheap/read/zheap_read.h"
+#include "zheap/row/zheap_tuple_lock.h"
+#include "zheap/sees/zheap_tid_memory.h"
+#include "zheap/soft/zheap_announce.h"
+#include "zheap/soft/zheap_keyed.h"
+#include "zheap/soft/zheap_old_keys.h"
+#include "zheap/table/zheap_table.h"
+#include "zheap/write/zheap_tablespace.h"
+#include "zheap/write/zheap_write.h"
+#include "zheap/zheap_xlog.h"
 
 PG_MODULE_MAGIC;
 
@@ -184,7 +193,7 @@ _PG_init(void)
 	undo_launcher_register();
 	undo_drain_register_createdb();
 	undo_drain_register_upgrade();
-	zheap_epq_register_hooks();
+	zheap_tid_memory_register_hooks();
 	zheap_explain_register();
 	zheap_index_fetch_register();
 	zheap_guard_register();

@@ -37,7 +37,7 @@
 #include "utils/rel.h"
 
 #include "guard/zheap_guard.h"
-#include "zheap/space/zheap_space.h"
+#include "zheap/write/zheap_tablespace.h"
 
 /* what a command has touched so far; one list for each command on the stack */
 typedef struct Touched

@@ -41,7 +41,8 @@
 #include "utils/syscache.h"
 
 #include "guard/zheap_guard.h"
-#include "zheap/zheap.h"
+#include "guard/zheap_guard.h"
+#include "zheap/format/zheap_format.h"
 
 /* what a function is given, and by that how it is refused */
 typedef enum GuardedArgument

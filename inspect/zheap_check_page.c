@@ -21,8 +21,10 @@
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
+#include "zheap/format/zheap_format.h"
 #include "zheap/history/zheap_spill_chain.h"
 #include "zheap/history/zheap_walk.h"
+#include "zheap/owner/zheap_xact_slot.h"
 #include "inspect/zheap_inspect.h"
 
 /* records to read for one row, and for one xact slot */

@@ -26,8 +26,10 @@
 #include "undo/log/undo_files.h"
 #include "undo/log/undo_log.h"
 #include "undo/log/undo_shmem.h"
+#include "inspect/zheap_inspect.h"
+#include "zheap/format/zheap_format.h"
 #include "zheap/large/zheap_toast_heap.h"
-#include "zheap/zheap.h"
+#include "zheap/owner/zheap_xact_slot.h"
 #include "inspect/zheap_inspect.h"
 
 PG_FUNCTION_INFO_V1(zheap_page_items);

@@ -17,7 +17,7 @@
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
-#include "zheap/zheap.h"
+#include "zheap/format/zheap_format.h"
 
 /* open and lock a table of ours; ERROR for any other relation */
 extern Relation zheap_inspect_open(Oid relid, LOCKMODE lockmode);

@@ -23,7 +23,6 @@
 #include "undo/log/undo_stat.h"
 #include "undo/rollback/undo_worker.h"
 #include "zheap/format/zheap_stat.h"
-#include "zheap/zheap.h"
 #include "inspect/zheap_inspect.h"
 
 PG_FUNCTION_INFO_V1(pg_zheap_undo_holders);

@@ -13,7 +13,7 @@
  *
  * Block 0 of a log is its control page, so no record has pointer 0.  A pointer
  * alone never says whether its record still exists: the 64-bit xid of the
- * record's writer does, compared with the two horizons of undo_log.h.  The
+ * record's writer does, compared with the two horizons, UndoHorizons.  The
  * number space of logs is separate for permanent and for unlogged relations;
  * a reader that follows a pointer knows the relation and so its persistence.
  *

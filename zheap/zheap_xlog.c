@@ -14,10 +14,11 @@
 #include "access/xlogutils.h"
 #include "storage/bufmgr.h"
 
-#include "zheap/zheap.h"
+#include "zheap/format/zheap_format.h"
 #include "zheap/soft/zheap_announce.h"
-#include "zheap/wal/zheap_xlog_insert.h"
 #include "zheap/wal/zheap_xlog_change.h"
+#include "zheap/wal/zheap_xlog_insert.h"
+#include "zheap/zheap_xlog.h"
 
 static void
 confirm_redo(XLogReaderState *record)

@@ -8,6 +8,7 @@
 #ifndef UNDO_FROZEN_H
 #define UNDO_FROZEN_H
 
+#include "undo/undo_defs.h"
 
 /*
  * The commit log is asked for writers from all_visible_before on only, so a

@@ -138,7 +138,6 @@ give_up(void)
 			 errhint("Use shorter transactions, or ask for a higher limit.")));
 }
 
-/* See undo.h. */
 void
 undo_snapshot_limit_give_up(void)
 {
@@ -147,7 +146,7 @@ undo_snapshot_limit_give_up(void)
 }
 
 /*
- * See undo.h.  Not in a subtransaction: handlers for all errors, which leave a
+ * Not in a subtransaction: handlers for all errors, which leave a
  * cancelling alone, would catch it, be it ours, a user's or statement_timeout's.
  */
 void

@@ -12,6 +12,7 @@
 #include "catalog/pg_class.h"
 #include "utils/rel.h"
 
+#include "undo/undo_defs.h"
 
 typedef struct UndoFakeRelation
 {

@@ -10,6 +10,7 @@
 
 #include "access/xlogreader.h"
 
+#include "undo/undo_defs.h"
 
 /*
  * XLogInsert() of whatever changes a page of the table's, or the

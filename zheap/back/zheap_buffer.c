@@ -18,7 +18,7 @@
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/space/zheap_space.h"
+#include "zheap/back/zheap_back.h"
 
 #define RECENT_BUFFERS		16
 #define RECENT_BUFFERS_USED	UNDO_KNOB("recent-buffers", RECENT_BUFFERS, 1, RECENT_BUFFERS)

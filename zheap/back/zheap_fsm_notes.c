@@ -29,7 +29,8 @@
 
 #include "undo/undo.h"
 #include "undo/undo_debug.h"
-#include "zheap/space/zheap_space.h"
+#include "zheap/back/zheap_back.h"
+#include "zheap/format/zheap_format.h"
 
 /* notes at first, and at most: those of 8 GB, in 24 MB */
 #define FREED_START			UNDO_KNOB("freed-start", 256, 1, 256)

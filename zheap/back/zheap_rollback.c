@@ -27,8 +27,11 @@
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/back/zheap_back.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_walk.h"
-#include "zheap/space/zheap_space.h"
+#include "zheap/owner/zheap_xact_slot.h"
 
 /* records taken back under one lock and in one delta */
 #define ROLLBACK_BATCH			UNDO_KNOB("rollback-batch", 1000, 1, 1000)

@@ -21,6 +21,7 @@
 
 #include "compat/reorder_buffer.h"
 #include "zheap/decode/zheap_decode.h"
+#include "zheap/format/zheap_format.h"
 #include "zheap/wal/zheap_xlog_change.h"
 #include "zheap/wal/zheap_xlog_insert.h"
 #include "zheap/wal/zheap_xlog_logical.h"

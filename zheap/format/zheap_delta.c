@@ -29,6 +29,7 @@
 
 #include "undo/undo_debug.h"
 #include "zheap/format/zheap_format.h"
+#include "zheap/format/zheap_page.h"
 #include "zheap/format/zheap_words.h"
 
 /* equal bytes between two ranges that are cheaper logged than skipped */

@@ -16,6 +16,7 @@
 #include "undo/undo.h"
 #include "undo/undo_pack.h"
 #include "zheap/format/zheap_page.h"
+#include "zheap/format/zheap_page_problem.h"
 #include "zheap/format/zheap_tuple.h"
 #include "zheap/format/zheap_undo.h"
 

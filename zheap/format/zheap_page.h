@@ -364,18 +364,6 @@ zheap_page_is_valid(Page page)
 		PageGetMaxOffsetNumber(page) <= MaxHeapTuplesPerPage;
 }
 
-/* ERROR (data corrupted; relation, block): what is wrong with the page */
-pg_noreturn extern void zheap_page_report(Relation rel, BlockNumber block,
-										  Page page);
-
-/* The same unless it is valid. */
-static inline void
-zheap_page_check(Relation rel, BlockNumber block, Page page)
-{
-	if (unlikely(!zheap_page_is_valid(page)))
-		zheap_page_report(rel, block, page);
-}
-
 /* what line pointers claim */
 typedef struct ZPageUse
 {
@@ -491,17 +479,6 @@ extern void zheap_page_trim_xact_slots(Page page);
 extern bool zheap_page_can_begin_spill(Page page);
 extern void zheap_page_put_spill(Page page, Fxid fxid, UndoRecPtr urp);
 extern void zheap_page_end_spill(Page page);
-
-/* what is wrong with a page's structure (palloc'd text), or NULL; Z3, Z12 to Z14 */
-extern char *zheap_page_problem(Page page);
-
-/* assert builds: ERROR if the private copy that "work" leaves isn't sound */
-#ifdef USE_ASSERT_CHECKING
-extern void zheap_page_assert_sound(Page page, BlockNumber block,
-									const char *work);
-#else
-#define zheap_page_assert_sound(page, block, work) ((void) 0)
-#endif
 
 /* forget which owners are known to have committed; the page is valid */
 extern void zheap_page_clear_hints(Page page);

@@ -11,6 +11,7 @@
 #include "utils/rel.h"
 
 #include "zheap/format/zheap_page.h"
+#include "zheap/format/zheap_page_problem.h"
 
 void
 zheap_page_report(Relation rel, BlockNumber block, Page page)

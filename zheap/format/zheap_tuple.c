@@ -24,6 +24,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "zheap/format/zheap_page.h"
 #include "zheap/format/zheap_tuple.h"
 
 /* ----------------------------------------------------------------

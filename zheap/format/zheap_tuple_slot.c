@@ -31,6 +31,7 @@
 #include "utils/expandeddatum.h"
 
 #include "undo/undo.h"
+#include "zheap/format/zheap_page.h"
 #include "zheap/format/zheap_tuple.h"
 
 /* zheap_index_fetch.c's, which can read pages */

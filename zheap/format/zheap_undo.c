@@ -20,6 +20,7 @@
 #include "nodes/lockoptions.h"
 
 #include "undo/undo_pack.h"
+#include "zheap/format/zheap_page.h"
 #include "zheap/format/zheap_undo.h"
 #include "zheap/format/zheap_words.h"
 

@@ -19,7 +19,9 @@
 
 #include "undo/undo_cache.h"
 #include "undo/undo_debug.h"
+#include "zheap/format/zheap_format.h"
 #include "zheap/history/zheap_chain_index.h"
+#include "zheap/history/zheap_record_cache.h"
 
 #define INDEX_CHAINS		8
 #define INDEX_RECORDS	1024

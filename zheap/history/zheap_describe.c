@@ -14,7 +14,10 @@
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_walk.h"
+#include "zheap/owner/zheap_xact_slot.h"
 
 /* a running tenure repeats its BASE about every so many records */
 #define BASE_INTERVAL			UNDO_KNOB("base-interval", 32, 1, 32)

@@ -28,6 +28,7 @@
 #include "undo/undo_cache.h"
 #include "undo/undo_debug.h"
 #include "zheap/history/zheap_own_history.h"
+#include "zheap/owner/zheap_xact_slot.h"
 
 #define SETS		512
 #define SETS_USED	UNDO_KNOB("own-history", SETS, 1, SETS)

@@ -17,6 +17,7 @@
 
 #include "undo/undo_cache.h"
 #include "undo/undo_debug.h"
+#include "zheap/format/zheap_format.h"
 #include "zheap/history/zheap_record_cache.h"
 
 #define CACHE_SIZE		1024	/* a power of two */

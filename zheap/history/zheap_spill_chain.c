@@ -26,6 +26,7 @@
 
 #include "undo/undo_cache.h"
 #include "undo/undo_debug.h"
+#include "zheap/format/zheap_format.h"
 #include "zheap/history/zheap_spill_chain.h"
 
 /*

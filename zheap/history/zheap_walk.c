@@ -22,10 +22,13 @@
 #include "utils/timeout.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/format/zheap_format.h"
 #include "zheap/history/zheap_chain_index.h"
-#include "zheap/history/zheap_spill_chain.h"
+#include "zheap/history/zheap_own_history.h"
 #include "zheap/history/zheap_record_cache.h"
+#include "zheap/history/zheap_spill_chain.h"
 #include "zheap/history/zheap_walk.h"
+#include "zheap/owner/zheap_xact_slot.h"
 
 /* records of one tenure to pass before its memo is asked */
 #define LONG_TENURE		UNDO_KNOB("long-tenure", 4, 0, 4)

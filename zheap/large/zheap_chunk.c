@@ -49,11 +49,10 @@
 
 #include "undo/undo.h"
 #include "undo/undo_debug.h"
-#include "zheap/format/zheap_page.h"
+#include "zheap/format/zheap_format.h"
 #include "zheap/format/zheap_words.h"
 #include "zheap/large/zheap_chunk.h"
 #include "zheap/large/zheap_toast_heap.h"
-#include "zheap/write/zheap_write.h"
 
 #include "pg_compat.h"
 

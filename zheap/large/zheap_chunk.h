@@ -16,6 +16,8 @@
 #include "nodes/pg_list.h"
 #include "utils/relcache.h"
 
+#include "access/tableam.h"
+
 #include "undo/undo_defs.h"
 #include "zheap/format/zheap_tuple.h"
 
@@ -81,4 +83,12 @@ extern void zheap_chunk_fetch(Relation toastrel, Oid valueid, int32 attrsize,
 extern struct varlena *zheap_chunk_fetch_ended(struct varlena *value,
 											   Fxid ended_by);
 
+/*
+ * Delete rows of a toast table, all on one page (zheap_delete_chunks.c).  As
+ * many of the first of them as go together; *done is their number, unless the
+ * result, of the first one, isn't TM_Ok.
+ */
+extern TM_Result zheap_delete_chunks(Relation rel,
+									 const ItemPointerData *tids, int n,
+									 CommandId cid, int *done);
 #endif							/* ZHEAP_CHUNK_H */

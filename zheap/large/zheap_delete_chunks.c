@@ -24,9 +24,15 @@
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/back/zheap_back.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_own_history.h"
+#include "zheap/large/zheap_chunk.h"
+#include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/row/zheap_lock.h"
-#include "zheap/write/zheap_write.h"
+#include "zheap/sees/zheap_tid_memory.h"
+#include "zheap/space/zheap_space.h"
 #include "zheap/wal/zheap_xlog_change.h"
 
 /* rows of one record */
@@ -318,7 +324,7 @@ zheap_delete_chunks(Relation rel, const ItemPointerData *tids, int n,
 	DeleteStep *d = palloc(sizeof(DeleteStep));
 	TM_Result	result;
 
-	zheap_epq_running = false;
+	zheap_tid_memory_epq_left();
 	UNDO_IDLE_POINT("delete");
 	d->cid = cid;
 	zheap_row_begin(&d->w, rel, &tids[0], cid, SnapshotAny, InvalidSnapshot);

@@ -20,7 +20,7 @@
 #include "executor/tuptable.h"
 #include "utils/rel.h"
 
-#include "zheap/format/zheap_tuple.h"
+#include "zheap/format/zheap_format.h"
 #include "zheap/large/zheap_chunk.h"
 
 /* some value of the tuple slot is stored out of line */

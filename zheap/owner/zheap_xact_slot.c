@@ -28,7 +28,8 @@
 #include "utils/snapmgr.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/history/zheap_history.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/owner/zheap_xact_slot.h"
 
 /* ----------------------------------------------------------------
  *	freezing (Z19)

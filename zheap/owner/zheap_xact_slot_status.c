@@ -18,7 +18,8 @@
 #include "storage/procarray.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/history/zheap_history.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/owner/zheap_xact_slot.h"
 
 /*
  * Finished transactions that were looked up, and how they ended: on pages that

@@ -18,11 +18,12 @@
 #include "storage/bufmgr.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/history/zheap_history.h"
+#include "zheap/read/zheap_read.h"
+#include "zheap/sees/zheap_sees.h"
 #include "zheap/soft/zheap_keyed.h"
 #include "zheap/soft/zheap_old_keys.h"
-#include "zheap/history/zheap_walk.h"
-#include "zheap/read/zheap_read.h"
-#include "zheap/write/zheap_write.h"
 
 /* pages that one call of bottom-up deletion may look at, or read from disk */
 #define BOTTOMUP_MAX_BLOCKS		UNDO_KNOB("bottomup-blocks", 6, 1, 6)

@@ -23,9 +23,16 @@
 #include "utils/snapmgr.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/back/zheap_back.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/history/zheap_history.h"
+#include "zheap/owner/zheap_xact_slot.h"
+#include "zheap/read/zheap_read.h"
 #include "zheap/read/zheap_scan.h"
+#include "zheap/sees/zheap_sees.h"
+#include "zheap/sees/zheap_tid_memory.h"
+#include "zheap/soft/zheap_keyed.h"
 #include "zheap/soft/zheap_watch.h"
-#include "zheap/write/zheap_write.h"
 
 /* rows next to each other in an index often come from a few pages by turns */
 #define FETCH_PINS				4
@@ -474,7 +481,7 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 	there = zheap_index_fetch_has_row(rel, block, page, off);
 	if (there && any_mine && zheap_visibility_own_as_it_stands(page, off, v))
 	{
-		Assert(zheap_visibility_is_mine(&cx, buffer, page, block, off));
+		Assert(zheap_newest_is_mine(&cx, buffer, page, block, off));
 		if (mine != NULL)
 			*mine = true;
 		found = true;
@@ -482,7 +489,7 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 	else if (there)
 	{
 		if (mine != NULL &&
-			zheap_visibility_is_mine(&cx, buffer, page, block, off))
+			zheap_newest_is_mine(&cx, buffer, page, block, off))
 		{
 			*mine = true;
 			ended_too = true;
@@ -559,12 +566,12 @@ same_identity(Fxid writer1, CommandId cid1, Fxid writer2, CommandId cid2)
  * and a version newer than the one found is none the snapshot sees.
  */
 static bool
-read_memo(Relation rel, const ItemPointerData *tid, ZVersion *v)
+read_dirty(Relation rel, const ItemPointerData *tid, ZVersion *v)
 {
 	Fxid		writer;
 	CommandId	cid;
 
-	if (zheap_dirty_found_get(RelationGetRelid(rel), tid, &writer, &cid))
+	if (zheap_tid_memory_dirty(RelationGetRelid(rel), tid, &writer, &cid))
 	{
 		if (read_version(rel, tid, SnapshotAny, true, v) &&
 			same_identity(v->writer, v->cid, writer, cid))
@@ -587,7 +594,7 @@ static bool
 read_meant(Relation rel, const ItemPointerData *tid, ZVersion *v)
 {
 	/* a transaction without an xid has changed nothing */
-	bool		ask = !zheap_epq_running &&
+	bool		ask = !zheap_tid_memory_epq_runs() &&
 		TransactionIdIsValid(GetTopTransactionIdIfAny());
 	bool		mine = false;
 	Snapshot	snapshot = ActiveSnapshotSet() ? GetActiveSnapshot() :
@@ -632,15 +639,15 @@ zheap_index_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 				break;
 			case ZTID_PRE:
 				found = read_predecessor(rel, &plain, &v);
-				if (zheap_row_was_updated_last(RelationGetRelid(rel), tid))
+				if (zheap_tid_memory_updated_last(RelationGetRelid(rel), tid))
 					zheap_tid_set_tag(&shown, ZTID_PRE);
 				break;
 			case ZTID_LOCKED:
-				zheap_epq_running = false;
+				zheap_tid_memory_epq_left();
 				found = read_version(rel, &plain, SnapshotAny, true, &v);
 				break;
 			case ZTID_DIRTY:
-				found = read_memo(rel, &plain, &v);
+				found = read_dirty(rel, &plain, &v);
 				break;
 			default:
 				elog(ERROR, "unexpected tag %04X in tuple identifier", tag);

@@ -14,7 +14,7 @@
 #include "access/relscan.h"
 #include "access/tableam.h"
 
-#include "zheap/space/zheap_space.h"
+#include "zheap/format/zheap_format.h"
 
 /* tuple slots find the writer of a row that was stored without one */
 extern void zheap_index_fetch_register(void);

@@ -20,6 +20,8 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "zheap/format/zheap_format.h"
+#include "zheap/read/zheap_read.h"
 #include "zheap/read/zheap_scan.h"
 
 static BlockNumber next_of_scan(ReadStream *stream, void *private_data,

@@ -10,7 +10,7 @@
 #define ZHEAP_SCAN_H
 
 #include "zheap/read/zheap_read.h"
-#include "zheap/format/zheap_tuple.h"
+#include "zheap/sees/zheap_sees.h"
 
 /* a row version found on the page, copied */
 typedef struct ZScanRow

@@ -21,8 +21,11 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "zheap/history/zheap_walk.h"
+#include "zheap/back/zheap_back.h"
+#include "zheap/history/zheap_history.h"
+#include "zheap/read/zheap_read.h"
 #include "zheap/read/zheap_scan.h"
+#include "zheap/sees/zheap_sees.h"
 
 /* ----------------------------------------------------------------
  *	bitmap scan

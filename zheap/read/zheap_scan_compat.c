@@ -12,6 +12,7 @@
 #include "nodes/tidbitmap.h"
 #include "pgstat.h"
 
+#include "zheap/read/zheap_read.h"
 #include "zheap/read/zheap_scan.h"
 
 #ifdef COMPAT_BITMAP_SCAN

@@ -25,9 +25,14 @@
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/back/zheap_back.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_walk.h"
+#include "zheap/read/zheap_read.h"
 #include "zheap/read/zheap_scan.h"
-#include "zheap/write/zheap_write.h"
+#include "zheap/sees/zheap_sees.h"
+#include "zheap/sees/zheap_tid_memory.h"
 
 /* ----------------------------------------------------------------
  *	rows of a page, copied
@@ -479,7 +484,7 @@ zheap_scan_tag_dirty(Relation rel, Snapshot snapshot, const ZVersion *v,
 {
 	if (!gets_dirty_tag(rel, snapshot, v))
 		return;
-	zheap_dirty_found_set(RelationGetRelid(rel), tid, v->writer, v->cid);
+	zheap_tid_memory_note_dirty(RelationGetRelid(rel), tid, v->writer, v->cid);
 	zheap_tid_set_tag(tid, ZTID_DIRTY);
 }
 
@@ -565,7 +570,7 @@ next_quiet_row(ZScanDesc scan, TupleTableSlot *slot)
 					row->cid, row->approximate);
 	if (row->tagged)
 	{
-		zheap_dirty_found_set(relid, &slot->tts_tid, row->writer, row->cid);
+		zheap_tid_memory_note_dirty(relid, &slot->tts_tid, row->writer, row->cid);
 		zheap_tid_set_tag(&slot->tts_tid, ZTID_DIRTY);
 	}
 	return true;

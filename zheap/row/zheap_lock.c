@@ -22,8 +22,11 @@
 #include "storage/bufmgr.h"
 #include "utils/snapmgr.h"
 
-#include "zheap/write/zheap_write.h"
+#include "zheap/back/zheap_back.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/row/zheap_lock.h"
+#include "zheap/sees/zheap_sees.h"
 
 /* what one look at the locked page came to */
 typedef enum RowStep
@@ -541,7 +544,7 @@ row_look_own(ZRowWrite *w)
 		return false;
 	if (w->meant == ZMEANT_SNAPSHOT)
 		cid = Min(cid, w->snapshot->curcid);
-	return zheap_visibility_own_top(&w->cx, w->buffer, w->page, w->block,
+	return zheap_newest_own_top(&w->cx, w->buffer, w->page, w->block,
 									w->off, cid, &w->top);
 }
 

@@ -25,7 +25,7 @@
 #include "nodes/lockoptions.h"
 #include "storage/lmgr.h"
 
-#include "zheap/write/zheap_write.h"
+#include "zheap/sees/zheap_sees.h"
 #include "zheap/wal/zheap_xlog_change.h"
 #include "zheap/wal/zheap_xlog_logical.h"
 

@@ -42,9 +42,13 @@
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/back/zheap_back.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_walk.h"
-#include "zheap/write/zheap_write.h"
+#include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/row/zheap_lock.h"
+#include "zheap/sees/zheap_sees.h"
 
 /* do two modes exclude each other; the relation is monotonous in both */
 static bool

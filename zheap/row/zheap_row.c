@@ -18,9 +18,13 @@
 #include "utils/resowner.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/back/zheap_back.h"
+#include "zheap/format/zheap_format.h"
 #include "zheap/format/zheap_stat.h"
-#include "zheap/write/zheap_write.h"
+#include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/row/zheap_lock.h"
+#include "zheap/sees/zheap_sees.h"
+#include "zheap/sees/zheap_tid_memory.h"
 
 /* heavyweight locks as strong as the four row lock modes, on tuple and tag */
 static const LOCKMODE heavy_mode[] = {
@@ -29,111 +33,6 @@ static const LOCKMODE heavy_mode[] = {
 	[LockTupleNoKeyExclusive] = ExclusiveLock,
 	[LockTupleExclusive] = AccessExclusiveLock
 };
-
-bool		zheap_epq_running = false;
-
-/* ----------------------------------------------------------------
- *	what DIRTY fetches found
- * ----------------------------------------------------------------
- */
-
-/*
- * The tag DIRTY decides that a caller means the version a DIRTY fetch found;
- * this memory only tells which one that was.  A few entries, since one INSERT
- * may look into several unique indexes before it locks a row.
- */
-#define DIRTY_FOUND_SIZE			16
-#define DIRTY_MEMO_USED	UNDO_KNOB("dirty-memo", DIRTY_FOUND_SIZE, 1, DIRTY_FOUND_SIZE)
-
-typedef struct DirtyFound
-{
-	Oid			relid;
-	ItemPointerData tid;
-	Fxid		writer;
-	CommandId	cid;
-} DirtyFound;
-
-static DirtyFound dirty_found[DIRTY_FOUND_SIZE];
-static int	dirty_found_next = 0;
-
-static DirtyFound *
-dirty_found_find(Oid relid, const ItemPointerData *tid)
-{
-	for (int i = 0; i < DIRTY_FOUND_SIZE; i++)
-	{
-		DirtyFound *m = &dirty_found[i];
-
-		if (m->relid == relid &&
-			ItemPointerGetBlockNumberNoCheck(&m->tid) ==
-			ItemPointerGetBlockNumberNoCheck(tid) &&
-			zheap_tid_offset(&m->tid) == zheap_tid_offset(tid))
-			return m;
-	}
-	return NULL;
-}
-
-void
-zheap_dirty_found_set(Oid relid, const ItemPointerData *tid, Fxid writer,
-					  CommandId cid)
-{
-	DirtyFound *m = dirty_found_find(relid, tid);
-
-	if (m == NULL)
-	{
-		m = &dirty_found[dirty_found_next];
-		dirty_found_next = (dirty_found_next + 1) % DIRTY_MEMO_USED;
-	}
-	m->relid = relid;
-	m->tid = *tid;
-	m->writer = writer;
-	m->cid = cid;
-}
-
-bool
-zheap_dirty_found_get(Oid relid, const ItemPointerData *tid, Fxid *writer,
-					  CommandId *cid)
-{
-	DirtyFound *m = dirty_found_find(relid, tid);
-
-	if (m == NULL)
-		return false;
-	*writer = m->writer;
-	*cid = m->cid;
-	return true;
-}
-
-/* ----------------------------------------------------------------
- *	images before updates in place
- * ----------------------------------------------------------------
- */
-
-/*
- * Core fetches the image before an update (tag PRE) right after the update, to
- * queue its TID for AFTER triggers, and again whenever one of them is called.
- * The tag is wanted the first time only; later it would be shown to users.
- */
-static Oid	updated_relid = InvalidOid;
-static ItemPointerData updated_tid;
-
-void
-zheap_row_note_update(Oid relid, const ItemPointerData *tid)
-{
-	updated_relid = relid;
-	updated_tid = *tid;
-}
-
-/* Is it the first time, after the update, that the row's image is fetched? */
-bool
-zheap_row_was_updated_last(Oid relid, const ItemPointerData *tid)
-{
-	if (updated_relid != relid ||
-		ItemPointerGetBlockNumberNoCheck(&updated_tid) !=
-		ItemPointerGetBlockNumberNoCheck(tid) ||
-		zheap_tid_offset(&updated_tid) != zheap_tid_offset(tid))
-		return false;
-	updated_relid = InvalidOid;
-	return true;
-}
 
 /* ----------------------------------------------------------------
  *	begin, lock the page, end
@@ -184,7 +83,7 @@ zheap_row_begin(ZRowWrite *w, Relation rel, const ItemPointerData *tid,
 	{
 		w->found.dirty = true;
 		w->meant = ZMEANT_DIRTY;
-		if (!zheap_dirty_found_get(RelationGetRelid(rel), tid,
+		if (!zheap_tid_memory_dirty(RelationGetRelid(rel), tid,
 								   &w->dirty_writer, &w->dirty_cid))
 		{
 			/* forgotten: nothing but an all-visible version matches */

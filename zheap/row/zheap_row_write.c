@@ -14,11 +14,15 @@
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/write/zheap_write.h"
+#include "zheap/back/zheap_back.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_own_history.h"
+#include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/row/zheap_lock.h"
-#include "zheap/wal/zheap_xlog_insert.h"
+#include "zheap/space/zheap_space.h"
 #include "zheap/wal/zheap_xlog_change.h"
+#include "zheap/wal/zheap_xlog_logical.h"
 
 /*
  * The header that w's row will have after a change (its natts and value flags

@@ -16,8 +16,11 @@
 #include "utils/snapmgr.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/write/zheap_write.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/row/zheap_lock.h"
+#include "zheap/row/zheap_tuple_lock.h"
+#include "zheap/sees/zheap_tid_memory.h"
 
 /* ----------------------------------------------------------------
  *	following a row to its newest version
@@ -191,7 +194,7 @@ zheap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
 
 	/* a caller that has the tag LOCKED is through with EvalPlanQual (Z34) */
 	if (zheap_tid_tag(&orig) & ZTID_LOCKED)
-		zheap_epq_running = false;
+		zheap_tid_memory_epq_left();
 
 	UNDO_IDLE_POINT("lock-row");
 	zheap_row_begin(w, rel, &orig, cid, snapshot, InvalidSnapshot);
@@ -226,7 +229,7 @@ zheap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
 		tmfd->ctid = found;
 		tmfd->traversed = traversed;
 		if (traversed)
-			zheap_epq_running = true;
+			zheap_tid_memory_epq_begins();
 	}
 	else
 	{

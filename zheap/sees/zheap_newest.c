@@ -16,8 +16,12 @@
 #include "utils/snapmgr.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/history/zheap_record_cache.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/history/zheap_history.h"
+#include "zheap/history/zheap_own_history.h"
 #include "zheap/history/zheap_walk.h"
+#include "zheap/owner/zheap_xact_slot.h"
+#include "zheap/sees/zheap_sees.h"
 #include "zheap/sees/zheap_visibility.h"
 
 /* undo records worth reading to find out that an index entry is dead */
@@ -152,7 +156,7 @@ walk_to_owner(ZReadContext *cx, ZWalk *walk, Buffer buffer, Page page,
 }
 
 bool
-zheap_visibility_own_top(ZReadContext *cx, Buffer buffer, Page page,
+zheap_newest_own_top(ZReadContext *cx, Buffer buffer, Page page,
 						 BlockNumber block, OffsetNumber off, CommandId cid,
 						 ZTop *top)
 {
@@ -231,7 +235,7 @@ zheap_newest_is_seen(ZReadContext *cx, Buffer buffer, Page page,
 }
 
 bool
-zheap_visibility_is_mine(ZReadContext *cx, Buffer buffer, Page page,
+zheap_newest_is_mine(ZReadContext *cx, Buffer buffer, Page page,
 						 BlockNumber block, OffsetNumber off)
 {
 	ZWalk		walk;

@@ -36,8 +36,10 @@
 #include "utils/snapmgr.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/format/zheap_format.h"
 #include "zheap/format/zheap_stat.h"
-#include "zheap/sees/zheap_visibility.h"
+#include "zheap/history/zheap_history.h"
+#include "zheap/sees/zheap_sees.h"
 
 /* records to read for each row that isn't seen as it stands, and besides */
 #define RECORDS_PER_ROW		UNDO_KNOB("old-page-records", 8, 0, 8)

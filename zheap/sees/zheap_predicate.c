@@ -16,7 +16,9 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "zheap/format/zheap_format.h"
 #include "zheap/history/zheap_history.h"
+#include "zheap/sees/zheap_sees.h"
 
 /*
  * A writer that the snapshot doesn't see was stepped over: tell the

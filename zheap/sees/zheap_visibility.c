@@ -27,9 +27,14 @@
 #include "utils/snapmgr.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/history/zheap_record_cache.h"
+#include "zheap/format/zheap_format.h"
 #include "zheap/format/zheap_stat.h"
+#include "zheap/history/zheap_history.h"
+#include "zheap/history/zheap_own_history.h"
+#include "zheap/history/zheap_record_cache.h"
 #include "zheap/history/zheap_walk.h"
+#include "zheap/owner/zheap_xact_slot.h"
+#include "zheap/sees/zheap_sees.h"
 #include "zheap/sees/zheap_visibility.h"
 
 /* records of a page that are read before its rows are judged, at most */

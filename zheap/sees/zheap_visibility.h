@@ -9,8 +9,8 @@
 #ifndef ZHEAP_VISIBILITY_H
 #define ZHEAP_VISIBILITY_H
 
-#include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_walk.h"
+#include "zheap/sees/zheap_sees.h"
 
 /* a version known to be ended, whose record wasn't looked for */
 static inline uint8

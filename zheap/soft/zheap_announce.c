@@ -40,8 +40,8 @@
 
 #include "undo/undo_debug.h"
 #include "zheap/format/zheap_format.h"
+#include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/soft/zheap_announce.h"
-#include "zheap/history/zheap_history.h"
 #include "zheap/soft/zheap_keyed.h"
 
 /* in a backend without shared memory, nobody announces anything */

@@ -21,8 +21,9 @@
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/soft/zheap_old_keys.h"
 #include "zheap/soft/zheap_entry.h"
+#include "zheap/soft/zheap_keyed.h"
+#include "zheap/soft/zheap_old_keys.h"
 
 /* does an item of a leaf, which has the key, name the TID */
 static bool

@@ -37,8 +37,10 @@
 
 #include "undo/undo_debug.h"
 #include "zheap/format/zheap_format.h"
-#include "zheap/soft/zheap_keyed.h"
+#include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_walk.h"
+#include "zheap/owner/zheap_xact_slot.h"
+#include "zheap/soft/zheap_keyed.h"
 
 /* tables whose indexes are remembered */
 #define REMEMBERED				16

@@ -12,7 +12,7 @@
 #include "access/itup.h"
 #include "nodes/bitmapset.h"
 
-#include "zheap/history/zheap_history.h"
+#include "zheap/sees/zheap_sees.h"
 
 /* by the settings, keys of some tables change in place */
 extern bool zheap_keyed_wanted;

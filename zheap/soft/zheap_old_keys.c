@@ -24,7 +24,7 @@
 #include "utils/datum.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/format/zheap_tuple.h"
+#include "zheap/format/zheap_format.h"
 #include "zheap/soft/zheap_old_keys.h"
 
 #define HINTS			(1024 * 1024)

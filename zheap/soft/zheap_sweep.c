@@ -31,8 +31,12 @@
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/soft/zheap_keyed.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_walk.h"
+#include "zheap/owner/zheap_xact_slot.h"
+#include "zheap/sees/zheap_sees.h"
+#include "zheap/soft/zheap_keyed.h"
 #include "zheap/soft/zheap_sweep.h"
 
 /* sweep if at least one page of so many is LOOKING */

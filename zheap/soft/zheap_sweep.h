@@ -11,7 +11,7 @@
 
 #include "access/genam.h"
 
-#include "zheap/zheap.h"
+#include "zheap/owner/zheap_xact_slot.h"
 
 typedef struct ZSweep ZSweep;
 

@@ -34,6 +34,9 @@
 #include "utils/relcache.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/history/zheap_history.h"
+#include "zheap/sees/zheap_sees.h"
+#include "zheap/soft/zheap_keyed.h"
 #include "zheap/soft/zheap_watch.h"
 
 /* fewer old entries of a leaf aren't worth its lock and WAL */

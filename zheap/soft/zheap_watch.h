@@ -13,7 +13,6 @@
 #include "miscadmin.h"
 
 #include "zheap/soft/zheap_announce.h"
-#include "zheap/history/zheap_history.h"
 #include "zheap/soft/zheap_keyed.h"
 
 /* rows whose old entries a scan deletes at a time */

@@ -19,9 +19,11 @@
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/format/zheap_format.h"
 #include "zheap/format/zheap_stat.h"
 #include "zheap/history/zheap_spill_chain.h"
 #include "zheap/history/zheap_walk.h"
+#include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/space/zheap_space.h"
 
 /*

@@ -29,6 +29,9 @@
 #include "utils/snapmgr.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/back/zheap_back.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/space/zheap_space.h"
 
 /* a page with a few dead line pointers still counts as empty */

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_space.h
- *	  Blocks of a table and the room on them: pinning, finding room, making
- *	  room, rolling back.
+ *	  Pages with room for rows: finding one, making room, the visibility map.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,62 +10,7 @@
 
 #include "postgres.h"
 
-#include "zheap/history/zheap_history.h"
-
-/* ----------------------------------------------------------------
- *	zheap_buffer.c
- * ----------------------------------------------------------------
- */
-extern void zheap_buffer_note(Relation rel, BlockNumber block, Buffer buffer);
-extern Buffer zheap_buffer_recent(Relation rel, BlockNumber block);
-extern Buffer zheap_buffer_read(Relation rel, BlockNumber block);
-extern const char *zheap_buffer_next_page(Relation rel, Buffer buffer,
-										  BufferAccessStrategy strategy);
-
-/* ----------------------------------------------------------------
- *	zheap_rollback.c
- * ----------------------------------------------------------------
- */
-
-/*
- * Rolls a page back (Z20).  Takes and releases the exclusive lock itself, in
- * batches; no lock held by the caller.  The registered undo client.
- */
-extern void zheap_rollback_page(Relation rel, BlockNumber block);
-
-/*
- * One batch, with the buffer pinned and exclusively locked by the caller, kept
- * so.  False: more is left to do.  A caller that wants all of it done gives the
- * lock up before it goes on, for a history may be long.
- */
-extern bool zheap_rollback_buffer(Relation rel, Buffer buffer);
-
-/*
- * Lock a pinned buffer exclusively, its page rolled back.  No lock held by the
- * caller; the lock is given up between batches, where interrupts are served.
- */
-extern void zheap_rollback_lock(Relation rel, Buffer buffer);
-
-/* pages that this process has rolled back, as pgBufferUsage counts */
-extern uint64 zheap_rollback_pages;
-
-/*
- * A reader with cx, for which no page is locked yet, need not stay on a page
- * with a long history: where it may roll the page back, in recovery it may not,
- * it gives up after some records of aborted changes; elsewhere it does when it
- * is interrupted, or, when interrupts are held off by an index page's lock,
- * fails.  Whoever finds cx->too_long calls zheap_rollback_for_reader(), with
- * nothing locked, and begins again.
- */
-extern void zheap_rollback_limit_reader(ZReadContext *cx);
-extern void zheap_rollback_for_reader(Relation rel, BlockNumber block);
-
-/*
- * Roll back a reader's copy of a page that it holds locked (share is enough),
- * as far as one batch goes.  Nothing is logged, no hint is set.
- */
-extern void zheap_rollback_copy(ZReadContext *cx, Page copy,
-								BlockNumber block);
+#include "zheap/back/zheap_back.h"
 
 /* ----------------------------------------------------------------
  *	zheap_prune.c
@@ -129,34 +73,6 @@ extern Size zheap_make_room_estimate(Relation rel, Buffer buffer,
 extern int	zheap_make_room_options(Relation rel);
 
 /* ----------------------------------------------------------------
- *	zheap_tablespace.c
- * ----------------------------------------------------------------
- */
-extern void zheap_tablespace_copy(Relation rel,
-								  const RelFileLocator *newlocator);
-extern void zheap_tablespace_rebuild_indexes(void);
-extern void zheap_tablespace_check(Relation rel);
-
-/* ----------------------------------------------------------------
- *	zheap_fsm_notes.c
- * ----------------------------------------------------------------
- */
-
-/*
- * A change of the running transaction made this page's room grow, once it has
- * committed, by about bytes: the free space map is told at commit.  Page
- * locked; may allocate.
- */
-extern void zheap_fsm_notes_add(Relation rel, BlockNumber block, Page page,
-								Size bytes);
-
-/* a page was rolled back; in an abort callback.  Never throws */
-extern void zheap_fsm_notes_rolled_back(Relation rel, BlockNumber block,
-										Size room);
-
-extern void zheap_fsm_notes_register(void); /* transaction callback */
-
-/* ----------------------------------------------------------------
  *	zheap_space.c
  * ----------------------------------------------------------------
  */
@@ -187,13 +103,6 @@ static inline int
 zheap_new_page_xact_slots(Size len)
 {
 	return len <= ZHEAP_NEW_PAGE_ROOM ? ZHEAP_INITIAL_XACT_SLOTS : 1;
-}
-
-/* what to tell the free space map: for it, nothing is larger than heap's rows */
-static inline Size
-zheap_fsm_room(Size room)
-{
-	return room >= ZHEAP_MAX_TUPLE_SIZE ? MaxHeapTupleSize : room;
 }
 
 /*

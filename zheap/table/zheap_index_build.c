@@ -35,11 +35,17 @@
 #include "utils/tuplesort.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/soft/zheap_keyed.h"
+#include "zheap/back/zheap_back.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_walk.h"
-#include "zheap/read/zheap_scan.h"
 #include "zheap/large/zheap_chunk.h"
-#include "zheap/zheap.h"
+#include "zheap/owner/zheap_xact_slot.h"
+#include "zheap/read/zheap_read.h"
+#include "zheap/read/zheap_scan.h"
+#include "zheap/sees/zheap_sees.h"
+#include "zheap/soft/zheap_keyed.h"
+#include "zheap/table/zheap_table.h"
 
 typedef struct Build
 {

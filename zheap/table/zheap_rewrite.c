@@ -49,9 +49,12 @@
 #include "utils/tuplesort.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/soft/zheap_announce.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/large/zheap_chunk.h"
 #include "zheap/large/zheap_toast_heap.h"
+#include "zheap/soft/zheap_announce.h"
 #include "zheap/table/zheap_rewrite_state.h"
+#include "zheap/table/zheap_table.h"
 
 /* ----------------------------------------------------------------
  *	the three ways through the table

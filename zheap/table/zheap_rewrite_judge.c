@@ -12,6 +12,10 @@
 #include "miscadmin.h"
 #include "utils/rel.h"
 
+#include "zheap/back/zheap_back.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/history/zheap_walk.h"
+#include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/table/zheap_rewrite_state.h"
 
 /* ----------------------------------------------------------------

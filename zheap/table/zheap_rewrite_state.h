@@ -16,7 +16,7 @@
 
 #include "zheap/history/zheap_walk.h"
 #include "zheap/large/zheap_chunk.h"
-#include "zheap/zheap.h"
+#include "zheap/table/zheap_table.h"
 
 #define REWRITE_OPTIONS		(HEAP_INSERT_SKIP_FSM | HEAP_INSERT_NO_LOGICAL)
 

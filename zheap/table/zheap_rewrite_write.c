@@ -14,7 +14,11 @@
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/large/zheap_chunk.h"
+#include "zheap/space/zheap_space.h"
 #include "zheap/table/zheap_rewrite_state.h"
+#include "zheap/write/zheap_write.h"
 
 /* of the payload of a copy record: what is left by its fixed parts */
 #define COPY_MAX_OLD_BYTES	(UNDO_MAX_PAYLOAD - 128)

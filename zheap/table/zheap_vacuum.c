@@ -42,10 +42,13 @@
 #include "utils/wait_event.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/soft/zheap_announce.h"
+#include "zheap/back/zheap_back.h"
+#include "zheap/format/zheap_format.h"
 #include "zheap/large/zheap_toast_heap.h"
-#include "zheap/zheap.h"
+#include "zheap/soft/zheap_announce.h"
 #include "zheap/soft/zheap_sweep.h"
+#include "zheap/space/zheap_space.h"
+#include "zheap/table/zheap_table.h"
 
 /* truncate when so many pages, or that part of the table, can be given back */
 #define TRUNCATE_MIN_PAGES		UNDO_KNOB("truncate-pages", 1000, 1, 1000)

@@ -21,7 +21,9 @@
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/format/zheap_format.h"
 #include "zheap/wal/zheap_lend.h"
+#include "zheap/wal/zheap_xlog_insert.h"
 
 /* ----------------------------------------------------------------
  *	writing

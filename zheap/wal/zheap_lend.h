@@ -22,7 +22,6 @@
 
 #include "access/xlogreader.h"
 
-#include "zheap/write/zheap_write.h"
 #include "zheap/wal/zheap_xlog_insert.h"
 
 /* pages that one record may name, and the block id of the first one */

@@ -14,9 +14,11 @@
 #include "access/xlogutils.h"
 #include "storage/bufmgr.h"
 
-#include "zheap/write/zheap_write.h"
-#include "zheap/wal/zheap_xlog_insert.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/owner/zheap_xact_slot.h"
+#include "zheap/space/zheap_space.h"
 #include "zheap/wal/zheap_xlog_change.h"
+#include "zheap/wal/zheap_xlog_insert.h"
 
 /* ----------------------------------------------------------------
  *	apply

@@ -49,7 +49,7 @@
 #include "access/xlogreader.h"
 
 #include "undo/undo_pack.h"
-#include "zheap/write/zheap_write.h"
+#include "zheap/space/zheap_space.h"
 
 #define ZCHANGE_CLEARED_VM		0x01
 #define ZCHANGE_SAME_NATTS		0x02	/* natts_flags1 is the present row's */

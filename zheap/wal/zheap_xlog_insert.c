@@ -20,8 +20,10 @@
 #include "access/xlogutils.h"
 #include "storage/bufmgr.h"
 
+#include "zheap/format/zheap_format.h"
 #include "zheap/format/zheap_words.h"
-#include "zheap/write/zheap_write.h"
+#include "zheap/owner/zheap_xact_slot.h"
+#include "zheap/space/zheap_space.h"
 #include "zheap/wal/zheap_lend.h"
 #include "zheap/wal/zheap_xlog_insert.h"
 

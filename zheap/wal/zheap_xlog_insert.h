@@ -48,7 +48,7 @@
 #include "access/xlogreader.h"
 
 #include "undo/undo_pack.h"
-#include "zheap/write/zheap_write.h"
+#include "zheap/space/zheap_space.h"
 
 /* flags of inserts */
 #define ZINSERT_HAS_UNDO		0x01	/* else it extends an open range */

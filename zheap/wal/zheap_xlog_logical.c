@@ -23,6 +23,7 @@
 #include "utils/rel.h"
 #include "utils/relcache.h"
 
+#include "zheap/format/zheap_format.h"
 #include "zheap/wal/zheap_xlog_insert.h"
 #include "zheap/wal/zheap_xlog_logical.h"
 

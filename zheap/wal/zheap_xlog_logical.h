@@ -31,7 +31,7 @@
 #include "access/htup_details.h"
 #include "lib/stringinfo.h"
 
-#include "zheap/write/zheap_write.h"
+#include "zheap/format/zheap_format.h"
 
 #define ZLOGICAL_SPECULATIVE	0x01	/* an insertion that will be
 										 * confirmed, or not */

@@ -18,10 +18,15 @@
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/write/zheap_write.h"
+#include "zheap/back/zheap_back.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/row/zheap_lock.h"
-#include "zheap/wal/zheap_xlog_insert.h"
+#include "zheap/sees/zheap_sees.h"
+#include "zheap/sees/zheap_tid_memory.h"
 #include "zheap/wal/zheap_xlog_change.h"
+#include "zheap/wal/zheap_xlog_logical.h"
+#include "zheap/write/zheap_write.h"
 
 /* my last open record of a delete (zheap_undo.h) */
 static ZOpenRecord last_open;
@@ -208,7 +213,7 @@ zheap_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
 	ZLogical	logical;
 	TM_Result	result;
 
-	zheap_epq_running = false;
+	zheap_tid_memory_epq_left();
 	UNDO_IDLE_POINT("delete");
 	zheap_logical_begin(&logical, rel, 0, true);
 	if (!changing_part && delete_covered(rel, tid, cid, &logical))

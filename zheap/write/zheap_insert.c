@@ -37,12 +37,20 @@
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/write/zheap_write.h"
+#include "zheap/back/zheap_back.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_own_history.h"
+#include "zheap/owner/zheap_xact_slot.h"
+#include "zheap/sees/zheap_sees.h"
+#include "zheap/sees/zheap_tid_memory.h"
+#include "zheap/space/zheap_space.h"
 #include "zheap/wal/zheap_lend.h"
-#include "zheap/write/zheap_open_record.h"
 #include "zheap/wal/zheap_xlog_insert.h"
 #include "zheap/wal/zheap_xlog_logical.h"
+#include "zheap/write/zheap_open_record.h"
+#include "zheap/write/zheap_tablespace.h"
+#include "zheap/write/zheap_write.h"
 
 /* an insert's undo payload: cid, tenure, base, ranges, token */
 #define INSERT_MAX_PAYLOAD \
@@ -705,7 +713,7 @@ static void
 insert_begin(InsertOp *op, Relation rel, CommandId cid, int options,
 			 BulkInsertState bistate, uint32 token)
 {
-	zheap_epq_running = false;
+	zheap_tid_memory_epq_left();
 
 	if (IsParallelWorker())
 		ereport(ERROR,

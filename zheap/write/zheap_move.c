@@ -13,10 +13,17 @@
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
+#include "zheap/back/zheap_back.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_own_history.h"
-#include "zheap/write/zheap_update.h"
-#include "zheap/wal/zheap_xlog_insert.h"
+#include "zheap/owner/zheap_xact_slot.h"
+#include "zheap/row/zheap_lock.h"
+#include "zheap/space/zheap_space.h"
 #include "zheap/wal/zheap_xlog_change.h"
+#include "zheap/wal/zheap_xlog_insert.h"
+#include "zheap/wal/zheap_xlog_logical.h"
+#include "zheap/write/zheap_update.h"
 
 /* a move about to be written */
 typedef struct ZMove

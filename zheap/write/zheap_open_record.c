@@ -17,7 +17,8 @@
 
 #include "undo/undo_cache.h"
 #include "undo/undo_debug.h"
-#include "zheap/space/zheap_space.h"
+#include "zheap/back/zheap_back.h"
+#include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/write/zheap_open_record.h"
 
 /*

@@ -16,8 +16,10 @@
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
-#include "zheap/write/zheap_write.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/sees/zheap_tid_memory.h"
 #include "zheap/wal/zheap_xlog_insert.h"
+#include "zheap/write/zheap_write.h"
 
 /*
  * The pointer of my speculative row; ERROR if it isn't one.  Chunks of one
@@ -125,7 +127,7 @@ zheap_speculative_complete(Relation rel, TupleTableSlot *slot, uint32 token,
 	char	   *removed = NULL;
 	uint16		len = 0;
 
-	zheap_epq_running = false;
+	zheap_tid_memory_epq_left();
 
 	buffer = ReadBuffer(rel, block);
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);

@@ -28,7 +28,7 @@
 #include "utils/rel.h"
 
 #include "undo/undo.h"
-#include "zheap/space/zheap_space.h"
+#include "zheap/write/zheap_tablespace.h"
 
 #include "pg_compat.h"
 

@@ -29,12 +29,22 @@
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
-#include "zheap/write/zheap_write.h"
-#include "zheap/soft/zheap_announce.h"
-#include "zheap/history/zheap_jump.h"
+#include "zheap/back/zheap_back.h"
+#include "zheap/format/zheap_format.h"
 #include "zheap/format/zheap_stat.h"
+#include "zheap/history/zheap_jump.h"
+#include "zheap/owner/zheap_xact_slot.h"
+#include "zheap/row/zheap_lock.h"
+#include "zheap/sees/zheap_sees.h"
+#include "zheap/sees/zheap_tid_memory.h"
+#include "zheap/soft/zheap_announce.h"
 #include "zheap/soft/zheap_entry.h"
+#include "zheap/soft/zheap_keyed.h"
+#include "zheap/space/zheap_space.h"
+#include "zheap/wal/zheap_xlog_logical.h"
+#include "zheap/write/zheap_tablespace.h"
 #include "zheap/write/zheap_update.h"
+#include "zheap/write/zheap_write.h"
 
 /* old TIDs that a row names; the rest are named together */
 #define ORIGINS_NAMED	UNDO_KNOB("origins", ZHEAP_MAX_ORIGINS, 1, ZHEAP_MAX_ORIGINS)
@@ -715,7 +725,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	ZLogical	logical;
 	TM_Result	result;
 
-	zheap_epq_running = false;
+	zheap_tid_memory_epq_left();
 	UNDO_IDLE_POINT("update");
 
 	/* no catalog lookups with a page locked */
@@ -801,7 +811,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 		{
 			*otid = w->tid;
 			zheap_tid_set_tag(otid, ZTID_PRE);
-			zheap_row_note_update(RelationGetRelid(rel), otid);
+			zheap_tid_memory_note_update(RelationGetRelid(rel), otid);
 			/* but entries that are work for VACUUM, if any */
 			if (plan.new_entries == NULL)
 				pgstat_update_heap_dead_tuples(rel, 1);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_write.h
- *	  Inserting, deleting, updating and locking rows.
+ *	  Inserting, deleting and updating rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,34 +11,8 @@
 #include "postgres.h"
 
 #include "access/tableam.h"
-#include "nodes/lockoptions.h"
 
-#include "zheap/space/zheap_space.h"
-
-/* ----------------------------------------------------------------
- *	zheap_row.c, zheap_tuple_lock.c
- * ----------------------------------------------------------------
- */
-
-/* what a DIRTY fetch found last (tag DIRTY), by relation and TID */
-extern void zheap_dirty_found_set(Oid relid, const ItemPointerData *tid,
-								  Fxid writer, CommandId cid);
-extern bool zheap_dirty_found_get(Oid relid, const ItemPointerData *tid,
-								  Fxid *writer, CommandId *cid);
-
-/* the last update in place: whose PRE image wasn't fetched before */
-extern void zheap_row_note_update(Oid relid, const ItemPointerData *tid);
-extern bool zheap_row_was_updated_last(Oid relid, const ItemPointerData *tid);
-
-/* EvalPlanQual is running: set by a traversed tuple_lock, see Z34 */
-extern bool zheap_epq_running;
-extern void zheap_epq_register_hooks(void); /* zheap_epq.c */
-
-extern TM_Result zheap_tuple_lock(Relation rel, ItemPointer tid,
-								  Snapshot snapshot, TupleTableSlot *slot,
-								  CommandId cid, LockTupleMode mode,
-								  LockWaitPolicy wait_policy, uint8 flags,
-								  TM_FailureData *tmfd);
+#include "zheap/format/zheap_format.h"
 
 /* ----------------------------------------------------------------
  *	zheap_insert.c, zheap_speculative.c, zheap_delete.c, zheap_update.c
@@ -83,14 +57,6 @@ extern TM_Result zheap_delete(Relation rel, ItemPointer tid, CommandId cid,
 							  bool wait,
 							  TM_FailureData *tmfd, bool changing_part);
 
-/*
- * Delete rows of a toast table, all on one page (zheap_delete_chunks.c).  As
- * many of the first of them as go together; *done is their number, unless the
- * result, of the first one, isn't TM_Ok.
- */
-extern TM_Result zheap_delete_chunks(Relation rel,
-									 const ItemPointerData *tids, int n,
-									 CommandId cid, int *done);
 extern TM_Result zheap_update(Relation rel, ItemPointer otid,
 							  TupleTableSlot *slot, CommandId cid,
 							  Snapshot snapshot, Snapshot crosscheck,

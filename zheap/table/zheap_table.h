@@ -1,24 +1,15 @@
 /*-------------------------------------------------------------------------
  *
- * zheap.h
- *	  Work on whole tables, and redo: the files of this folder, which stand
- *	  above all rooms.
+ * zheap_table.h
+ *	  Work on whole tables: callbacks of the TableAmRoutine.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZHEAP_H
-#define ZHEAP_H
+#ifndef ZHEAP_TABLE_H
+#define ZHEAP_TABLE_H
 
-#include "postgres.h"
+#include "access/tableam.h"
 
-#include "zheap/read/zheap_read.h"
-#include "zheap/write/zheap_write.h"
-
-/* ----------------------------------------------------------------
- *	zheap_index_build.c, zheap_vacuum.c, zheap_rewrite.c: callbacks of the
- *	TableAmRoutine
- * ----------------------------------------------------------------
- */
 extern double zheap_index_build_range_scan(Relation rel, Relation index,
 										   struct IndexInfo *info,
 										   bool allow_sync, bool anyvisible,
@@ -42,12 +33,4 @@ extern void zheap_rewrite_copy(Relation oldrel, Relation newrel,
 							   double *num_tuples, double *tups_vacuumed,
 							   double *tups_recently_dead);
 
-/* ----------------------------------------------------------------
- *	zheap_xlog.c
- * ----------------------------------------------------------------
- */
-extern void zheap_xlog_redo(XLogReaderState *record);
-extern void zheap_xlog_desc(StringInfo buf, XLogReaderState *record);
-extern const char *zheap_xlog_identify(uint8 info);
-
-#endif							/* ZHEAP_H */
+#endif							/* ZHEAP_TABLE_H */
