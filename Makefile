@@ -94,7 +94,6 @@ OBJS = \
 	zheap/write/zheap_tuple_lock.o \
 	zheap/write/zheap_epq.o \
 	zheap/write/zheap_delete_chunks.o \
-	zheap/write/zheap_toast_heap.o \
 	zheap/write/zheap_chunk.o \
 	zheap/write/zheap_toast.o \
 	zheap/write/zheap_open_record.o \

@@ -24,7 +24,6 @@
 #include "utils/xid8.h"
 
 #include "undo/undo_log.h"
-#include "zheap/write/zheap_toast_heap.h"
 #include "zheap/zheap.h"
 #include "inspect/zheap_inspect.h"
 
@@ -92,9 +91,7 @@ zheap_inspect_open(Oid relid, LOCKMODE lockmode)
 
 	undo_shmem_require();
 	if (!RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind) ||
-		rel->rd_rel->relam != get_table_am_oid("zheap", false) ||
-		(rel->rd_rel->relkind == RELKIND_TOASTVALUE &&
-		 zheap_toast_heap_is_one(rel)))
+		rel->rd_rel->relam != get_table_am_oid("zheap", false))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a table of access method zheap",

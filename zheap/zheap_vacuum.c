@@ -43,7 +43,6 @@
 
 #include "undo/undo_debug.h"
 #include "zheap/history/zheap_announce.h"
-#include "zheap/write/zheap_toast_heap.h"
 #include "zheap/zheap.h"
 #include "zheap/zheap_sweep.h"
 
@@ -940,9 +939,6 @@ zheap_vacuum_relation(Relation rel, struct VacuumParams *params,
 	Assert(params->truncate != VACOPTVALUE_UNSPECIFIED);
 
 	pg_rusage_init(&usage);
-	if (rel->rd_rel->relkind == RELKIND_TOASTVALUE &&
-		zheap_toast_heap_vacuum(rel))
-		return;
 	if (advance_frozenxid(rel, params))
 		return;
 	vac->rel = rel;
