@@ -225,13 +225,14 @@ zheap_page_items(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* bits of the opaque; all_visible is one of core's, stale the version */
+/* bits of the opaque; all_visible is one of core's */
 static const FlagName page_flag_names[] = {
 	{ZPAGE_HAS_SPILL, ZPAGE_HAS_SPILL, "has_spill"},
 	{ZPAGE_ALL_RESOLVED, ZPAGE_ALL_RESOLVED, "all_resolved"},
 	{ZPAGE_ANNOUNCED, ZPAGE_ANNOUNCED, "announced"},
 	{ZPAGE_KEYS_ALLOWED, ZPAGE_KEYS_ALLOWED, "keys_allowed"},
-	{ZPAGE_HAS_STUBS, ZPAGE_HAS_STUBS, "has_stubs"}
+	{ZPAGE_HAS_STUBS, ZPAGE_HAS_STUBS, "has_stubs"},
+	{ZPAGE_HAS_STALE, ZPAGE_HAS_STALE, "stale"}
 };
 
 Datum
@@ -249,8 +250,6 @@ zheap_page_flags(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	if (PageIsAllVisible(page))
 		more[n++] = CStringGetTextDatum("all_visible");
-	if (ZPageMayHoldStale(page))
-		more[n++] = CStringGetTextDatum("stale");
 	PG_RETURN_ARRAYTYPE_P(flags_to_array(ZPageGetOpaque(page)->flags,
 										 page_flag_names,
 										 lengthof(page_flag_names), more, n));
