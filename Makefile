@@ -17,7 +17,7 @@
 
 MODULE_big = zheap_am
 EXTENSION = zheap_am
-DATA = zheap_am--1.0.sql zheap_am--1.0--1.1.sql
+DATA = zheap_am--1.0.sql
 PGFILEDESC = "zheap_am - undo-based table access method"
 
 # The order is the architecture: an object may use those before it, only.

@@ -31,7 +31,7 @@ PG_FUNCTION_INFO_V1(zheap_page_items);
 PG_FUNCTION_INFO_V1(zheap_page_flags);
 PG_FUNCTION_INFO_V1(zheap_page_slots);
 PG_FUNCTION_INFO_V1(zheap_undo_records);
-PG_FUNCTION_INFO_V1(pg_zheap_undo_logs);
+PG_FUNCTION_INFO_V1(pg_stat_get_zheap_undo_logs);
 PG_FUNCTION_INFO_V1(pg_zheap_undo_size);
 PG_FUNCTION_INFO_V1(pg_zheap_undo_file_size);
 PG_FUNCTION_INFO_V1(zheap_horizons);
@@ -545,7 +545,7 @@ put_log(FunctionCallInfo fcinfo, char persistence, UndoLogNumber log)
 	uint64		head = pg_atomic_read_u64(&shared->head);
 	BlockNumber tail = pg_atomic_read_u32(&shared->tail);
 	uint32		pid = pg_atomic_read_u32(&shared->owner_pid);
-	Datum		values[10];		/* version 1.0 has no last column */
+	Datum		values[10];
 	bool		nulls[10] = {false};
 
 	if (state == UNDO_LOG_ABSENT)
@@ -575,7 +575,7 @@ put_log(FunctionCallInfo fcinfo, char persistence, UndoLogNumber log)
 }
 
 Datum
-pg_zheap_undo_logs(PG_FUNCTION_ARGS)
+pg_stat_get_zheap_undo_logs(PG_FUNCTION_ARGS)
 {
 	static const char kinds[] =
 	{RELPERSISTENCE_PERMANENT, RELPERSISTENCE_UNLOGGED};
