@@ -31,7 +31,7 @@ my @answer = (
 	[ 'extensions', qr/^off\nzheap$/m, 'default access method' ],
 	[ 'how-it-works', qr/^update\|1\|\d+$/m, 'an undo record' ],
 	[ 'how-it-works', qr/^1\|11\n2\|20$/m, 'what was rolled back' ],
-	[ 'operations', qr/^1\.1$/m, 'version' ],
+	[ 'operations', qr/^1\.0$/m, 'version' ],
 );
 
 # what a heading is called in links
