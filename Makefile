@@ -17,7 +17,7 @@
 
 MODULE_big = zheap_am
 EXTENSION = zheap_am
-DATA = zheap_am--1.0.sql zheap_am--1.0--1.1.sql
+DATA = zheap_am--1.0.sql
 PGFILEDESC = "zheap_am - undo-based table access method"
 
 # The order is the architecture: an object may use those before it, only.
@@ -105,7 +105,6 @@ OBJS = \
 	zheap/row/zheap_row_write.o \
 	zheap/row/zheap_tuple_lock.o \
 	zheap/large/zheap_delete_chunks.o \
-	zheap/large/zheap_toast_heap.o \
 	zheap/large/zheap_chunk.o \
 	zheap/large/zheap_toast.o \
 	zheap/write/zheap_open_record.o \

@@ -35,7 +35,6 @@
 #include "zheap/format/zheap_stat.h"
 #include "zheap/history/zheap_jump.h"
 #include "zheap/large/zheap_chunk.h"
-#include "zheap/large/zheap_toast_heap.h"
 #include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/read/zheap_read.h"
 #include "zheap/row/zheap_tuple_lock.h"
@@ -280,230 +279,6 @@ zheap_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages,
 }
 
 /* ----------------------------------------------------------------
- *	toast tables whose file is a heap
- * ----------------------------------------------------------------
- */
-
-/*
- * pg_upgrade brings toast tables of version 1.0 under our name: whatever begins
- * to read one comes here first, and goes on in heap's functions.
- */
-static inline bool
-is_toast_table(Relation rel)
-{
-	return unlikely(rel->rd_rel->relkind == RELKIND_TOASTVALUE);
-}
-
-static inline bool
-is_heap_in_disguise(Relation rel)
-{
-	return is_toast_table(rel) && zheap_toast_heap_is_one(rel);
-}
-
-static const TupleTableSlotOps *
-slot_callbacks(Relation rel)
-{
-	if (is_heap_in_disguise(rel))
-		return rel->rd_tableam->slot_callbacks(rel);
-	return zheap_scan_slot_callbacks(rel);
-}
-
-static TableScanDesc
-scan_begin(Relation rel, Snapshot snapshot, int nkeys,
-		   struct ScanKeyData *key, ParallelTableScanDesc pscan, uint32 flags)
-{
-	if (is_heap_in_disguise(rel))
-		return rel->rd_tableam->scan_begin(rel, snapshot, nkeys, key, pscan,
-										   flags);
-	return zheap_scan_begin(rel, snapshot, nkeys, key, pscan, flags);
-}
-
-static IndexFetchTableData *
-index_fetch_begin(Relation rel)
-{
-	if (is_heap_in_disguise(rel))
-		return rel->rd_tableam->index_fetch_begin(rel);
-	return zheap_index_fetch_begin(rel);
-}
-
-/*
- * A relcache entry that is built anew has our routines again, also while a scan
- * by heap's is under way.
- *
- * These are called for each row: all that a table that isn't a toast table
- * pays for it is a look at its kind.  The rest is apart, for a function that
- * may come back from a call has registers to save first.
- */
-static void
-scan_end(TableScanDesc scan)
-{
-	if (is_heap_in_disguise(scan->rs_rd))
-		scan->rs_rd->rd_tableam->scan_end(scan);
-	else
-		zheap_scan_end(scan);
-}
-
-static void
-scan_rescan(TableScanDesc scan, struct ScanKeyData *key, bool set_params,
-			bool allow_strat, bool allow_sync, bool allow_pagemode)
-{
-	if (is_heap_in_disguise(scan->rs_rd))
-		scan->rs_rd->rd_tableam->scan_rescan(scan, key, set_params,
-											 allow_strat, allow_sync,
-											 allow_pagemode);
-	else
-		zheap_scan_rescan(scan, key, set_params, allow_strat, allow_sync,
-						  allow_pagemode);
-}
-
-static pg_noinline bool
-toast_scan_getnextslot(TableScanDesc scan, ScanDirection direction,
-					   TupleTableSlot *slot)
-{
-	if (zheap_toast_heap_is_one(scan->rs_rd))
-		return scan->rs_rd->rd_tableam->scan_getnextslot(scan, direction,
-														 slot);
-	return zheap_scan_getnextslot(scan, direction, slot);
-}
-
-static bool
-scan_getnextslot(TableScanDesc scan, ScanDirection direction,
-				 TupleTableSlot *slot)
-{
-	if (is_toast_table(scan->rs_rd))
-		return toast_scan_getnextslot(scan, direction, slot);
-	return zheap_scan_getnextslot(scan, direction, slot);
-}
-
-static bool
-scan_getnextslot_tidrange(TableScanDesc scan, ScanDirection direction,
-						  TupleTableSlot *slot)
-{
-	if (is_heap_in_disguise(scan->rs_rd))
-		return scan->rs_rd->rd_tableam->scan_getnextslot_tidrange(scan,
-																  direction,
-																  slot);
-	return zheap_scan_getnextslot_tidrange(scan, direction, slot);
-}
-
-static pg_noinline void
-toast_index_fetch_reset(IndexFetchTableData *fetch)
-{
-	if (zheap_toast_heap_is_one(fetch->rel))
-		fetch->rel->rd_tableam->index_fetch_reset(fetch);
-	else
-		zheap_index_fetch_reset(fetch);
-}
-
-static void
-index_fetch_reset(IndexFetchTableData *fetch)
-{
-	if (is_toast_table(fetch->rel))
-		toast_index_fetch_reset(fetch);
-	else
-		zheap_index_fetch_reset(fetch);
-}
-
-static pg_noinline void
-toast_index_fetch_end(IndexFetchTableData *fetch)
-{
-	if (zheap_toast_heap_is_one(fetch->rel))
-		fetch->rel->rd_tableam->index_fetch_end(fetch);
-	else
-		zheap_index_fetch_end(fetch);
-}
-
-static void
-index_fetch_end(IndexFetchTableData *fetch)
-{
-	if (is_toast_table(fetch->rel))
-		toast_index_fetch_end(fetch);
-	else
-		zheap_index_fetch_end(fetch);
-}
-
-static pg_noinline bool
-toast_index_fetch_tuple(IndexFetchTableData *fetch, ItemPointer tid,
-						Snapshot snapshot, TupleTableSlot *slot,
-						bool *call_again, bool *all_dead)
-{
-	if (zheap_toast_heap_is_one(fetch->rel))
-		return fetch->rel->rd_tableam->index_fetch_tuple(fetch, tid, snapshot,
-														 slot, call_again,
-														 all_dead);
-	return zheap_index_fetch_tuple(fetch, tid, snapshot, slot, call_again,
-								   all_dead);
-}
-
-static bool
-index_fetch_tuple(IndexFetchTableData *fetch, ItemPointer tid,
-				  Snapshot snapshot, TupleTableSlot *slot, bool *call_again,
-				  bool *all_dead)
-{
-	if (is_toast_table(fetch->rel))
-		return toast_index_fetch_tuple(fetch, tid, snapshot, slot, call_again,
-									   all_dead);
-	return zheap_index_fetch_tuple(fetch, tid, snapshot, slot, call_again,
-								   all_dead);
-}
-
-static pg_noinline bool
-toast_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
-						TupleTableSlot *slot)
-{
-	if (zheap_toast_heap_is_one(rel))
-		return rel->rd_tableam->tuple_fetch_row_version(rel, tid, snapshot,
-														slot);
-	return zheap_index_fetch_row_version(rel, tid, snapshot, slot);
-}
-
-static bool
-tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
-						TupleTableSlot *slot)
-{
-	if (is_toast_table(rel))
-		return toast_fetch_row_version(rel, tid, snapshot, slot);
-	return zheap_index_fetch_row_version(rel, tid, snapshot, slot);
-}
-
-static TransactionId
-index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
-{
-	if (is_heap_in_disguise(rel))
-		return rel->rd_tableam->index_delete_tuples(rel, delstate);
-	return zheap_index_delete_tuples(rel, delstate);
-}
-
-static double
-index_build_range_scan(Relation rel, Relation index, struct IndexInfo *info,
-					   bool allow_sync, bool anyvisible, bool progress,
-					   BlockNumber start, BlockNumber nblocks,
-					   IndexBuildCallback callback, void *callback_state,
-					   TableScanDesc scan)
-{
-	if (is_heap_in_disguise(rel))
-		return rel->rd_tableam->index_build_range_scan(rel, index, info,
-													   allow_sync, anyvisible,
-													   progress, start,
-													   nblocks, callback,
-													   callback_state, scan);
-	return zheap_index_build_range_scan(rel, index, info, allow_sync,
-										anyvisible, progress, start, nblocks,
-										callback, callback_state, scan);
-}
-
-static void
-index_validate_scan(Relation rel, Relation index, struct IndexInfo *info,
-					Snapshot snapshot, struct ValidateIndexState *state)
-{
-	if (is_heap_in_disguise(rel))
-		rel->rd_tableam->index_validate_scan(rel, index, info, snapshot,
-											 state);
-	else
-		zheap_index_build_validate(rel, index, info, snapshot, state);
-}
-
-/* ----------------------------------------------------------------
  *	the access method
  * ----------------------------------------------------------------
  */
@@ -511,29 +286,29 @@ index_validate_scan(Relation rel, Relation index, struct IndexInfo *info,
 static const TableAmRoutine zheap_methods = {
 	.type = T_TableAmRoutine,
 
-	.slot_callbacks = slot_callbacks,
+	.slot_callbacks = zheap_scan_slot_callbacks,
 
-	.scan_begin = scan_begin,
-	.scan_end = scan_end,
-	.scan_rescan = scan_rescan,
-	.scan_getnextslot = scan_getnextslot,
+	.scan_begin = zheap_scan_begin,
+	.scan_end = zheap_scan_end,
+	.scan_rescan = zheap_scan_rescan,
+	.scan_getnextslot = zheap_scan_getnextslot,
 	.scan_set_tidrange = zheap_scan_set_tidrange,
-	.scan_getnextslot_tidrange = scan_getnextslot_tidrange,
+	.scan_getnextslot_tidrange = zheap_scan_getnextslot_tidrange,
 
 	.parallelscan_estimate = table_block_parallelscan_estimate,
 	.parallelscan_initialize = table_block_parallelscan_initialize,
 	.parallelscan_reinitialize = table_block_parallelscan_reinitialize,
 
-	.index_fetch_begin = index_fetch_begin,
-	.index_fetch_reset = index_fetch_reset,
-	.index_fetch_end = index_fetch_end,
-	.index_fetch_tuple = index_fetch_tuple,
+	.index_fetch_begin = zheap_index_fetch_begin,
+	.index_fetch_reset = zheap_index_fetch_reset,
+	.index_fetch_end = zheap_index_fetch_end,
+	.index_fetch_tuple = zheap_index_fetch_tuple,
 
-	.tuple_fetch_row_version = tuple_fetch_row_version,
+	.tuple_fetch_row_version = zheap_index_fetch_row_version,
 	.tuple_tid_valid = zheap_index_fetch_tid_valid,
 	.tuple_get_latest_tid = zheap_index_fetch_latest_tid,
 	.tuple_satisfies_snapshot = zheap_index_fetch_satisfies,
-	.index_delete_tuples = index_delete_tuples,
+	.index_delete_tuples = zheap_index_delete_tuples,
 
 	.tuple_insert = zheap_insert,
 	.tuple_insert_speculative = zheap_insert_speculative,
@@ -552,8 +327,8 @@ static const TableAmRoutine zheap_methods = {
 	.relation_vacuum = zheap_vacuum_relation,
 	.scan_analyze_next_block = zheap_scan_analyze_next_block,
 	.scan_analyze_next_tuple = zheap_scan_analyze_next_tuple,
-	.index_build_range_scan = index_build_range_scan,
-	.index_validate_scan = index_validate_scan,
+	.index_build_range_scan = zheap_index_build_range_scan,
+	.index_validate_scan = zheap_index_build_validate,
 
 	.relation_size = table_block_relation_size,
 	.relation_needs_toast_table = zheap_needs_toast_table,

@@ -7,17 +7,11 @@
  * sees to everything: backends flush at most once a second, a clean shutdown
  * writes them to core's file, a standby drops what its primary has dropped.
  *
- * Before, they are in a hash table of our own, in the main segment of shared
- * memory: the postmaster writes it to a file when the server ends cleanly, and
- * may use no other.  So there is room for a number of tables; others are not
- * counted.  Nothing tells a standby of dropped tables: what was counted for one
- * stays there until the counters are reset.
- *
- * Beside it each process has places for the tables that it counts for at
- * present, which it changes without a lock, so that transactions need not hand
- * anything on.  Readers add what they find there, and what a process leaves at
- * its end its successor goes on with.  To make room for another table the
- * process moves the counts of one to the hash table.
+ * Before, they are in a hash table in shared memory, since the server started.
+ * A process hands on what it has counted when its transaction ends.  There is
+ * room for a number of tables; others are not counted.  Nothing tells a standby
+ * of dropped tables: what was counted for one stays there until the counters
+ * are reset.
  *
  *-------------------------------------------------------------------------
  */
@@ -162,19 +156,11 @@ table_stats_drop_database(Oid dboid)
 
 #else
 
-#include "catalog/pg_control.h"
-#include "common/controldata_utils.h"
-#include "common/hashfn.h"
-#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
-#include "storage/proc.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/hsearch.h"
-
-#define STAT_FILE			PGSTAT_STAT_PERMANENT_DIRECTORY "/zheap_tables.stat"
-#define STAT_FILE_MAGIC		0x5A535432
 
 #define TRANCHE				"zheap_table_stats"
 
@@ -190,79 +176,48 @@ typedef struct TableKey
 typedef struct TableEntry
 {
 	TableKey	key;
-	TableStats	stats;
 	slock_t		mutex;			/* of stats */
+	TableStats	stats;
 } TableEntry;
 
-/* what the file has after its head, for each table */
-typedef struct FileEntry
-{
-	TableKey	key;
-	TableStats	stats;
-} FileEntry;
-
-typedef struct FileHead
-{
-	uint32		magic;
-	uint32		entry_size;
-} FileHead;
-
-/*
- * A process counts for the tables of a set in so many places.  Only the process
- * itself changes the counts, and gives a place to a table, with the lock shared.
- */
-#define SETS				8
-#define PLACES				4
+/* what the running transaction has counted, by relid */
+#define PLACES				32
 
 typedef struct Place
 {
-	TableKey	key;			/* no relid: free */
-	uint32		resets;			/* those that had been when it was taken */
+	Oid			relid;			/* Invalid: free */
 	TableStats	stats;
 } Place;
 
-typedef struct Places
-{
-	uint32		resets;			/* changed with the lock held exclusively */
-	/* by place in the array of processes, then by set */
-	Place		places[FLEXIBLE_ARRAY_MEMBER];
-} Places;
+static Place places[PLACES];
+static bool any_taken = false;
 
 static HTAB *table = NULL;
-static Places *shared = NULL;
-static Place *last = NULL;		/* that table_stats_mine() found */
+static LWLock *table_lock = NULL;	/* exclusive: entries come and go */
 
-/*
- * Exclusive: entries come and go, counters are read, the places of others
- * change their table.
+/* ----------------------------------------------------------------
+ *	shared memory
+ * ----------------------------------------------------------------
  */
-static LWLock *table_lock = NULL;
 
-static void
-require(void)
+void
+table_stats_shmem_request(void)
 {
-	if (table == NULL)
-		elog(ERROR, "zheap_am must be loaded via shared_preload_libraries");
+	RequestAddinShmemSpace(hash_estimate_size(MAX_TABLES, sizeof(TableEntry)));
+	RequestNamedLWLockTranche(TRANCHE, 1);
 }
 
-static Place *
-set_of(int process, Oid relid)
+void
+table_stats_shmem_startup(void)
 {
-	return &shared->places[(process * SETS + murmurhash32(relid) % SETS) *
-						   PLACES];
-}
+	HASHCTL		info =
+	{.keysize = sizeof(TableKey),.entrysize = sizeof(TableEntry)};
 
-static inline bool
-is_taken(const Place *place)
-{
-	return OidIsValid(place->key.relid) && place->resets == shared->resets;
-}
-
-static inline bool
-is_place_of(const Place *place, const TableKey *key)
-{
-	return place->key.relid == key->relid && place->key.dboid == key->dboid &&
-		is_taken(place);
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	table_lock = &(GetNamedLWLockTranche(TRANCHE))->lock;
+	table = ShmemInitHash("zheap table statistics", MAX_TABLES, MAX_TABLES,
+						  &info, HASH_ELEM | HASH_BLOBS);
+	LWLockRelease(AddinShmemInitLock);
 }
 
 /* NULL: there are too many; the lock is held exclusively */
@@ -283,235 +238,33 @@ enter(const TableKey *key)
 	return entry;
 }
 
+/* InvalidOid: those of all databases */
 static void
-merge(TableEntry *entry, const TableStats *more)
+remove_entries(Oid dboid)
 {
-	SpinLockAcquire(&entry->mutex);
-	table_stats_merge(&entry->stats, more);
-	SpinLockRelease(&entry->mutex);
-}
-
-/* ----------------------------------------------------------------
- *	what lasts longer than the server runs
- * ----------------------------------------------------------------
- */
-
-/* what was counted before the last clean shutdown; it doesn't outlive a crash */
-static void
-read_entries(void)
-{
-	FILE	   *file = AllocateFile(STAT_FILE, PG_BINARY_R);
-	FileHead	head;
-	FileEntry	read;
-
-	if (file == NULL)
-		return;
-	if (fread(&head, sizeof(head), 1, file) == 1 &&
-		head.magic == STAT_FILE_MAGIC && head.entry_size == sizeof(FileEntry))
-		while (fread(&read, sizeof(read), 1, file) == 1)
-		{
-			TableEntry *entry = enter(&read.key);
-
-			if (entry != NULL)
-				entry->stats = read.stats;
-		}
-	FreeFile(file);
-	unlink(STAT_FILE);
-}
-
-static bool
-write_entries(FILE *file)
-{
-	FileHead	head = {STAT_FILE_MAGIC, sizeof(FileEntry)};
-	bool		good = fwrite(&head, sizeof(head), 1, file) == 1;
 	HASH_SEQ_STATUS status;
 	TableEntry *entry;
 
-	for (int i = 0; i < MaxBackends * SETS * PLACES; i++)
-	{
-		Place	   *place = &shared->places[i];
-
-		if (is_taken(place) && (entry = enter(&place->key)) != NULL)
-			table_stats_merge(&entry->stats, &place->stats);
-	}
+	LWLockAcquire(table_lock, LW_EXCLUSIVE);
 	hash_seq_init(&status, table);
 	while ((entry = hash_seq_search(&status)) != NULL)
-	{
-		FileEntry	content = {.key = entry->key,.stats = entry->stats};
-
-		good = good && fwrite(&content, sizeof(content), 1, file) == 1;
-	}
-	return good;
-}
-
-/* Not by a crash, nor by an immediate shutdown? */
-static bool
-ended_cleanly(void)
-{
-	bool		good;
-	ControlFileData *control = get_controlfile(DataDir, &good);
-
-	return good && (control->state == DB_SHUTDOWNED ||
-					control->state == DB_SHUTDOWNED_IN_RECOVERY);
-}
-
-/* The postmaster ends. */
-static void
-write_file(int code, Datum arg)
-{
-	FILE	   *file;
-	bool		good;
-
-	/* else what is in shared memory may be anything */
-	if (code != 0 || !ended_cleanly())
-		return;
-	file = AllocateFile(STAT_FILE ".tmp", PG_BINARY_W);
-	good = file != NULL && write_entries(file);
-	if (file != NULL && FreeFile(file) != 0)
-		good = false;
-	if (!good || durable_rename(STAT_FILE ".tmp", STAT_FILE, LOG) != 0)
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("could not write file \"%s\": %m", STAT_FILE)));
-}
-
-/* ----------------------------------------------------------------
- *	shared memory
- * ----------------------------------------------------------------
- */
-
-void
-table_stats_register(void)
-{
-}
-
-static Size
-places_size(void)
-{
-	return add_size(offsetof(Places, places),
-					mul_size(sizeof(Place) * SETS * PLACES, MaxBackends));
-}
-
-void
-table_stats_shmem_request(void)
-{
-	RequestAddinShmemSpace(hash_estimate_size(MAX_TABLES, sizeof(TableEntry)));
-	RequestAddinShmemSpace(places_size());
-	RequestNamedLWLockTranche(TRANCHE, 1);
-}
-
-void
-table_stats_shmem_startup(void)
-{
-	HASHCTL		info =
-	{.keysize = sizeof(TableKey),.entrysize = sizeof(TableEntry)};
-	bool		found;
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	table_lock = &(GetNamedLWLockTranche(TRANCHE))->lock;
-	table = ShmemInitHash("zheap table statistics", MAX_TABLES, MAX_TABLES,
-						  &info, HASH_ELEM | HASH_BLOBS);
-	shared = ShmemInitStruct("zheap table statistics in progress",
-							 places_size(), &found);
-	if (!found)
-		memset(shared, 0, places_size());
-	if (!IsUnderPostmaster)
-	{
-		if (hash_get_num_entries(table) == 0)
-			read_entries();
-		on_shmem_exit(write_file, (Datum) 0);
-	}
-	LWLockRelease(AddinShmemInitLock);
-}
-
-/* ----------------------------------------------------------------
- *	use
- * ----------------------------------------------------------------
- */
-
-/*
- * Move what a place has to the hash table.  The lock is held shared; may be held
- * exclusively after that.
- */
-static void
-clear_place(Place *place)
-{
-	TableEntry *entry = hash_search(table, &place->key, HASH_FIND, NULL);
-
-	if (entry == NULL)
-	{
-		LWLockRelease(table_lock);
-		LWLockAcquire(table_lock, LW_EXCLUSIVE);
-		if (is_taken(place))	/* still */
-			entry = enter(&place->key);
-	}
-	if (entry != NULL)
-		merge(entry, &place->stats);
-}
-
-/* A place for a table, which may have been another's. */
-static Place *
-take_place(Place *set, const TableKey *key)
-{
-	static int	next = 0;
-	Place	   *place = NULL;
-
-	LWLockAcquire(table_lock, LW_SHARED);
-	for (int i = 0; i < PLACES && place == NULL; i++)
-		if (!is_taken(&set[i]))
-			place = &set[i];
-	if (place == NULL)
-	{
-		place = &set[next++ % PLACES];
-		clear_place(place);
-	}
-	memset(&place->stats, 0, sizeof(TableStats));
-	place->key = *key;
-	place->resets = shared->resets;
+		if (!OidIsValid(dboid) || entry->key.dboid == dboid)
+			(void) hash_search(table, &entry->key, HASH_REMOVE, NULL);
 	LWLockRelease(table_lock);
-	return place;
 }
 
-static TableStats *
-find_place(Oid relid)
-{
-	/* processes without a place here see no tables */
-	static TableStats nowhere;
-	TableKey	key = {MyDatabaseId, relid};
-	int			process;
-	Place	   *set;
+/* ----------------------------------------------------------------
+ *	counting
+ * ----------------------------------------------------------------
+ */
 
-	require();
-	process = (int) (MyProc - ProcGlobal->allProcs);
-	if (process >= MaxBackends)
-		return &nowhere;
-	set = set_of(process, relid);
-	for (int i = 0; i < PLACES; i++)
-		if (is_place_of(&set[i], &key))
-		{
-			last = &set[i];
-			return &last->stats;
-		}
-	last = take_place(set, &key);
-	return &last->stats;
-}
-
-TableStats *
-table_stats_mine(Oid relid)
-{
-	if (last != NULL && last->key.relid == relid &&
-		last->resets == shared->resets)
-		return &last->stats;
-	return find_place(relid);
-}
-
+/* throws nothing */
 void
 table_stats_add(Oid dboid, Oid relid, const TableStats *more)
 {
 	TableKey	key = {dboid, relid};
 	TableEntry *entry;
 
-	require();
 	LWLockAcquire(table_lock, LW_SHARED);
 	entry = hash_search(table, &key, HASH_FIND, NULL);
 	if (entry == NULL)
@@ -521,37 +274,104 @@ table_stats_add(Oid dboid, Oid relid, const TableStats *more)
 		entry = enter(&key);
 	}
 	if (entry != NULL)
-		merge(entry, more);
+	{
+		SpinLockAcquire(&entry->mutex);
+		table_stats_merge(&entry->stats, more);
+		SpinLockRelease(&entry->mutex);
+	}
 	LWLockRelease(table_lock);
 }
+
+static void
+empty_place(Place *place)
+{
+	if (OidIsValid(place->relid))
+		table_stats_add(MyDatabaseId, place->relid, &place->stats);
+	place->relid = InvalidOid;
+}
+
+static void
+empty_places(void)
+{
+	for (int i = 0; any_taken && i < PLACES; i++)
+		empty_place(&places[i]);
+	any_taken = false;
+}
+
+/*
+ * Before the locks on the tables are given up, lest something be counted for
+ * one that is gone; not before the end, because a commit may count, too.
+ */
+static void
+stats_xact_callback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PREPARE:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_PARALLEL_ABORT:
+			empty_places();
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+stats_subxact_callback(SubXactEvent event, SubTransactionId mySubid,
+					   SubTransactionId parentSubid, void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		empty_places();
+}
+
+void
+table_stats_register(void)
+{
+	RegisterXactCallback(stats_xact_callback, NULL);
+	RegisterSubXactCallback(stats_subxact_callback, NULL);
+}
+
+TableStats *
+table_stats_mine(Oid relid)
+{
+	Place	   *place = &places[relid % PLACES];
+
+	if (place->relid != relid)
+	{
+		empty_place(place);
+		memset(&place->stats, 0, sizeof(TableStats));
+		place->relid = relid;
+		any_taken = true;
+	}
+	return &place->stats;
+}
+
+/* ----------------------------------------------------------------
+ *	use
+ * ----------------------------------------------------------------
+ */
 
 bool
 table_stats_get(Oid dboid, Oid relid, TableStats *stats)
 {
 	TableKey	key = {dboid, relid};
 	TableEntry *entry;
-	bool		found;
 
-	require();
-	LWLockAcquire(table_lock, LW_EXCLUSIVE);
-	entry = hash_search(table, &key, HASH_FIND, &found);
-	if (found)
-		*stats = entry->stats;
-	else
-		memset(stats, 0, sizeof(TableStats));
-	for (int process = 0; process < MaxBackends; process++)
+	empty_places();
+	memset(stats, 0, sizeof(TableStats));
+	LWLockAcquire(table_lock, LW_SHARED);
+	entry = hash_search(table, &key, HASH_FIND, NULL);
+	if (entry != NULL)
 	{
-		Place	   *set = set_of(process, relid);
-
-		for (int i = 0; i < PLACES; i++)
-			if (is_place_of(&set[i], &key))
-			{
-				table_stats_merge(stats, &set[i].stats);
-				found = true;
-			}
+		SpinLockAcquire(&entry->mutex);
+		*stats = entry->stats;
+		SpinLockRelease(&entry->mutex);
 	}
 	LWLockRelease(table_lock);
-	return found;
+	return entry != NULL;
 }
 
 bool
@@ -567,53 +387,23 @@ table_stats_drop(Oid dboid, Oid relid)
 {
 	TableKey	key = {dboid, relid};
 
-	require();
+	empty_places();
 	LWLockAcquire(table_lock, LW_EXCLUSIVE);
 	(void) hash_search(table, &key, HASH_REMOVE, NULL);
-	for (int process = 0; process < MaxBackends; process++)
-	{
-		Place	   *set = set_of(process, relid);
-
-		for (int i = 0; i < PLACES; i++)
-			if (is_place_of(&set[i], &key))
-				set[i].key.relid = InvalidOid;
-	}
 	LWLockRelease(table_lock);
-}
-
-/* InvalidOid: those of all databases.  The lock is held exclusively. */
-static void
-remove_entries(Oid dboid)
-{
-	HASH_SEQ_STATUS status;
-	TableEntry *entry;
-
-	hash_seq_init(&status, table);
-	while ((entry = hash_seq_search(&status)) != NULL)
-		if (!OidIsValid(dboid) || entry->key.dboid == dboid)
-			(void) hash_search(table, &entry->key, HASH_REMOVE, NULL);
 }
 
 void
 table_stats_drop_database(Oid dboid)
 {
-	require();
-	LWLockAcquire(table_lock, LW_EXCLUSIVE);
 	remove_entries(dboid);
-	for (int i = 0; i < MaxBackends * SETS * PLACES; i++)
-		if (shared->places[i].key.dboid == dboid)
-			shared->places[i].key.relid = InvalidOid;
-	LWLockRelease(table_lock);
 }
 
 void
 table_stats_reset(void)
 {
-	require();
-	LWLockAcquire(table_lock, LW_EXCLUSIVE);
+	empty_places();
 	remove_entries(InvalidOid);
-	shared->resets++;
-	LWLockRelease(table_lock);
 }
 
 #endif

@@ -28,7 +28,6 @@
 #include "undo/log/undo_shmem.h"
 #include "inspect/zheap_inspect.h"
 #include "zheap/format/zheap_format.h"
-#include "zheap/large/zheap_toast_heap.h"
 #include "zheap/owner/zheap_xact_slot.h"
 #include "inspect/zheap_inspect.h"
 
@@ -36,7 +35,7 @@ PG_FUNCTION_INFO_V1(zheap_page_items);
 PG_FUNCTION_INFO_V1(zheap_page_flags);
 PG_FUNCTION_INFO_V1(zheap_page_slots);
 PG_FUNCTION_INFO_V1(zheap_undo_records);
-PG_FUNCTION_INFO_V1(pg_zheap_undo_logs);
+PG_FUNCTION_INFO_V1(pg_stat_get_zheap_undo_logs);
 PG_FUNCTION_INFO_V1(pg_zheap_undo_size);
 PG_FUNCTION_INFO_V1(pg_zheap_undo_file_size);
 PG_FUNCTION_INFO_V1(zheap_horizons);
@@ -96,9 +95,7 @@ zheap_inspect_open(Oid relid, LOCKMODE lockmode)
 
 	undo_shmem_require();
 	if (!RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind) ||
-		rel->rd_rel->relam != get_table_am_oid("zheap", false) ||
-		(rel->rd_rel->relkind == RELKIND_TOASTVALUE &&
-		 zheap_toast_heap_is_one(rel)))
+		rel->rd_rel->relam != get_table_am_oid("zheap", false))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a table of access method zheap",
@@ -232,13 +229,14 @@ zheap_page_items(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* bits of the opaque; all_visible is one of core's, stale the version */
+/* bits of the opaque; all_visible is one of core's */
 static const FlagName page_flag_names[] = {
 	{ZPAGE_HAS_SPILL, ZPAGE_HAS_SPILL, "has_spill"},
 	{ZPAGE_ALL_RESOLVED, ZPAGE_ALL_RESOLVED, "all_resolved"},
 	{ZPAGE_ANNOUNCED, ZPAGE_ANNOUNCED, "announced"},
 	{ZPAGE_KEYS_ALLOWED, ZPAGE_KEYS_ALLOWED, "keys_allowed"},
-	{ZPAGE_HAS_STUBS, ZPAGE_HAS_STUBS, "has_stubs"}
+	{ZPAGE_HAS_STUBS, ZPAGE_HAS_STUBS, "has_stubs"},
+	{ZPAGE_HAS_STALE, ZPAGE_HAS_STALE, "stale"}
 };
 
 Datum
@@ -256,8 +254,6 @@ zheap_page_flags(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	if (PageIsAllVisible(page))
 		more[n++] = CStringGetTextDatum("all_visible");
-	if (ZPageMayHoldStale(page))
-		more[n++] = CStringGetTextDatum("stale");
 	PG_RETURN_ARRAYTYPE_P(flags_to_array(ZPageGetOpaque(page)->flags,
 										 page_flag_names,
 										 lengthof(page_flag_names), more, n));
@@ -553,7 +549,7 @@ put_log(FunctionCallInfo fcinfo, char persistence, UndoLogNumber log)
 	uint64		head = pg_atomic_read_u64(&shared->head);
 	BlockNumber tail = pg_atomic_read_u32(&shared->tail);
 	uint32		pid = pg_atomic_read_u32(&shared->owner_pid);
-	Datum		values[10];		/* version 1.0 has no last column */
+	Datum		values[10];
 	bool		nulls[10] = {false};
 
 	if (state == UNDO_LOG_ABSENT)
@@ -583,7 +579,7 @@ put_log(FunctionCallInfo fcinfo, char persistence, UndoLogNumber log)
 }
 
 Datum
-pg_zheap_undo_logs(PG_FUNCTION_ARGS)
+pg_stat_get_zheap_undo_logs(PG_FUNCTION_ARGS)
 {
 	static const char kinds[] =
 	{RELPERSISTENCE_PERMANENT, RELPERSISTENCE_UNLOGGED};

@@ -25,7 +25,7 @@
 #include "zheap/format/zheap_stat.h"
 #include "inspect/zheap_inspect.h"
 
-PG_FUNCTION_INFO_V1(pg_zheap_undo_holders);
+PG_FUNCTION_INFO_V1(pg_stat_get_zheap_undo_holders);
 PG_FUNCTION_INFO_V1(pg_zheap_drain_undo);
 PG_FUNCTION_INFO_V1(pg_stat_get_zheap_xacts);
 PG_FUNCTION_INFO_V1(pg_stat_get_zheap_rollbacks);
@@ -48,7 +48,7 @@ refuse_in_recovery(void)
 
 /* rows of pg_stat_zheap_undo_holders, not yet joined with pg_stat_activity */
 Datum
-pg_zheap_undo_holders(PG_FUNCTION_ARGS)
+pg_stat_get_zheap_undo_holders(PG_FUNCTION_ARGS)
 {
 	Fxid		next = U64FromFullTransactionId(ReadNextFullTransactionId());
 	ListCell   *lc;
@@ -59,7 +59,7 @@ pg_zheap_undo_holders(PG_FUNCTION_ARGS)
 	foreach(lc, undo_holders())
 	{
 		UndoHolder *holder = lfirst(lc);
-		Datum		values[8];	/* version 1.0 has five columns */
+		Datum		values[8];
 		bool		nulls[8] = {false};
 
 		values[0] = CStringGetTextDatum(undo_holders_kind_name(holder->kind));

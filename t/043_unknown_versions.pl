@@ -66,7 +66,7 @@ my ($log) = sort { -s $b <=> -s $a } glob "$data/base/9/1??";
 for my $block (1, 0)
 {
 	$old = patch($log, 8192 * $block + 8152 + 4, pack('S', 99));
-	is($old, pack('S', 2), "version of undo block $block");
+	is($old, pack('S', 1), "version of undo block $block");
 	$node->start;
 	fails($sum, qr/ERROR: .*format version is unknown to this library/, "undo block $block");
 	$node->stop('immediate');
@@ -82,9 +82,9 @@ $node->safe_psql('postgres', 'CHECKPOINT; INSERT INTO x SELECT g, 0 FROM generat
 kill_server($node);
 my $global = "$data/base/9/1";
 $old = patch($global, 8152 + 4, pack('S', 3));
-is($old, pack('S', 2), 'version of the store');
+is($old, pack('S', 1), 'version of the store');
 ok(!start_after_kill($node), 'no recovery of WAL of an unknown version');
-like(slurp_file($node->logfile), qr/FATAL:  WAL of zheap_am has format version 3, but this library knows version 2 only/, 'refused by name');
+like(slurp_file($node->logfile), qr/FATAL:  WAL of zheap_am has format version 3, but this library knows version 1 only/, 'refused by name');
 patch($global, 8152 + 4, $old);
 unlink "$data/postmaster.pid";
 ok(start_after_kill($node), 'recovery with the right version');

@@ -1,8 +1,7 @@
 # Whatever makes the horizons stand still, the commit log is kept from there
 # on, though all heap tables are frozen: no launcher, no library, undo that
 # can't be read, a rollback that waits while its neighbours are rewritten.  It
-# isn't kept for tables that are gone, and U passes their writers.  Tables of
-# earlier versions, which have no relfrozenxid, get one.
+# isn't kept for tables that are gone, and U passes their writers.
 use strict;
 use warnings;
 use FindBin;
@@ -179,63 +178,5 @@ cmp_ok(age_of_cluster(), '<', 10 << 20, 'gone: the commit log is cut');
 undo_quiet($node, 'gone: U passes the writer');
 is(rows(), '2000|good|good', 'gone: rows');
 done('gone');
-
-# --- tables of an earlier version: no relfrozenxid, and a control page that
-# ends before the note that there are none.  Without checksums it can be made.
-$node = PostgreSQL::Test::Cluster->new('earlier');
-$node->init;
-# some servers have them by default
-IPC::Run::run([ 'pg_checksums', '--disable', '--no-sync', '-D', $node->data_dir ], '>', \my $said, '2>&1');
-$node->append_conf('postgresql.conf', q{
-shared_preload_libraries = 'zheap_am'
-zheap.discard_naptime = 50ms
-autovacuum = off
-max_prepared_transactions = 10
-});
-$node->start;
-$node->safe_psql('postgres', 'CREATE DATABASE closed');
-for my $db (qw(postgres closed))
-{
-	$node->safe_psql($db, q{
-CREATE EXTENSION zheap_am;
-CREATE TABLE t (a int, b text) USING zheap;
-CREATE MATERIALIZED VIEW m USING zheap AS SELECT g FROM generate_series(1, 10) g;
-INSERT INTO t SELECT g, 'good' FROM generate_series(1, 100) g;});
-}
-my $none = q{SELECT string_agg(c.relname, ',' ORDER BY c.relname) FROM pg_class c JOIN pg_am a ON a.oid = c.relam AND amname = 'zheap'
-WHERE relkind IN ('r', 'm') AND relfrozenxid = '0'};
-my $page = $node->data_dir . '/base/9/1';
-for my $round ('first', 'again')
-{
-	$node->safe_psql($_, q{UPDATE pg_class SET relfrozenxid = '0' WHERE relam = (SELECT oid FROM pg_am WHERE amname = 'zheap')})
-	  for qw(postgres closed);
-	is($node->safe_psql('postgres', $none), 'm,t', "earlier version, $round: no relfrozenxid");
-	$node->safe_psql('postgres', 'ALTER DATABASE closed ALLOW_CONNECTIONS false');
-	# tables are looked for when transactions of before the start have ended
-	$node->safe_psql('postgres', q{BEGIN; SELECT 1; PREPARE TRANSACTION 'before'});
-	$node->stop;
-	overwrite($page, 12, pack('S', 48));
-	overwrite($page, 48, pack('L', 0));
-	$node->start;
-	my $locker = session($node);
-	ask($locker, 'BEGIN; LOCK TABLE t IN SHARE UPDATE EXCLUSIVE MODE');
-	$node->safe_psql('postgres', q{COMMIT PREPARED 'before'});
-	ok( $node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity
-WHERE backend_type = 'undo survey worker' AND datname = 'postgres' AND query = 'setting relfrozenxid of table "t"' AND wait_event_type = 'Lock'}),
-		"earlier version, $round: the survey worker says what it works on");
-	finish_session($locker);
-	for my $i (1 .. 300)
-	{
-		$node->safe_psql('postgres', 'CHECKPOINT');
-		last if unpack('L', substr(content($page), 48, 4)) == 1;
-		select(undef, undef, undef, 0.1);
-	}
-	is(unpack('L', substr(content($page), 48, 4)), 1, "earlier version, $round: the note is there");
-	$node->safe_psql('postgres', 'ALTER DATABASE closed ALLOW_CONNECTIONS true');
-	is($node->safe_psql($_, $none), '', "earlier version, $round: each has a relfrozenxid, $_") for qw(postgres closed);
-	is(rows(), '100|good|good', "earlier version, $round: rows");
-}
-$node->stop;
-log_is_clean($node);
 
 done_testing();

@@ -23,7 +23,7 @@ CREATE TABLE t (a int, b text) USING zheap;
 INSERT INTO t SELECT g, repeat('x', 100) FROM generate_series(1, 5000) g;});
 undo_quiet($node, 'before');
 
-my $blocks = q{SELECT max(used_blocks) FROM pg_zheap_undo_logs()};
+my $blocks = q{SELECT max(used_blocks) FROM pg_stat_zheap_undo};
 for my $kind ('permanent', 'unlogged')
 {
 	$node->safe_psql('postgres', 'ALTER TABLE t SET UNLOGGED') if $kind eq 'unlogged';

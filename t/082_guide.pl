@@ -31,7 +31,7 @@ my @answer = (
 	[ 'extensions', qr/^off\nzheap$/m, 'default access method' ],
 	[ 'how-it-works', qr/^update\|1\|\d+$/m, 'an undo record' ],
 	[ 'how-it-works', qr/^1\|11\n2\|20$/m, 'what was rolled back' ],
-	[ 'operations', qr/^1\.1$/m, 'version' ],
+	[ 'operations', qr/^1\.0$/m, 'version' ],
 );
 
 # what a heading is called in links
@@ -90,7 +90,6 @@ UNION ALL
 SELECT p.proname || '(' FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'zheap_am'
 	JOIN pg_proc p ON p.oid = d.objid AND d.classid = 'pg_proc'::regclass
 	WHERE p.prorettype <> 'table_am_handler'::regtype AND p.proname !~ '^pg_stat_get_'
-	AND p.proname NOT IN ('pg_zheap_undo_logs', 'pg_zheap_undo_holders') -- those of 1.0
 UNION ALL
 SELECT c.relname FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'zheap_am'
 	JOIN pg_class c ON c.oid = d.objid AND d.classid = 'pg_class'::regclass WHERE c.relkind = 'v'}))

@@ -49,7 +49,7 @@ SELECT 'lock: ' || locktype || ' ' || mode || ' of ' || coalesce(pid::text, 'nob
 	AND locktype NOT IN ('virtualxid', 'userlock') AND NOT EXISTS (SELECT FROM
 	pg_stat_activity a WHERE a.pid = l.pid AND a.backend_type <> 'client backend')
 UNION ALL SELECT 'prepared: ' || gid FROM pg_prepared_xacts
-UNION ALL SELECT 'undo log in use: ' || u::text FROM pg_zheap_undo_logs() u
+UNION ALL SELECT 'undo log in use: ' || u::text FROM pg_stat_zheap_undo u
 	WHERE u.state = 'attached'"""
 
 

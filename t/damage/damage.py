@@ -96,7 +96,7 @@ STATEMENTS = [
     "BEGIN; UPDATE t SET s = left(s, 3) WHERE id < 300; ROLLBACK",
     "UPDATE t SET big = repeat('b', 4000) WHERE id % 90 = 0",
     "ANALYZE t", "VACUUM t", "COMMIT PREPARED 'p'", "ROLLBACK PREPARED 'q'",
-    "SELECT pg_zheap_drain_undo('300 ms')", "SELECT * FROM pg_zheap_undo_logs()",
+    "SELECT pg_zheap_drain_undo('300 ms')", "SELECT * FROM pg_stat_zheap_undo",
     "SELECT * FROM pg_stat_zheap_undo_holders", "SELECT * FROM zheap_horizons()",
     "REINDEX TABLE t", "VACUUM (FREEZE) t", "SELECT bt_index_check('t_pkey', true)",
     "VACUUM FULL t", "CLUSTER t USING t_pkey", "SELECT count(*) FROM t", "TRUNCATE t"]

@@ -2,7 +2,7 @@
 """Proof by exhaustion of the rules for updates of indexed columns in place.
 
 One row, one index of the soft kind (zheap/README, "Entries of rows that change
-their key"), a page with its mark STALE, its version, its stamp and its bit of the
+their key"), a page with its mark STALE, its flag, its stamp and its bit of the
 visibility map; a writer that changes the key, or something else of a marked row,
 commits, aborts, goes back to a savepoint; undo records with the row's header of
 then; readers of MVCC snapshots that copy the leaf, look into the visibility map or
@@ -16,7 +16,7 @@ below.  In each state:
   missing  a reader that copies the leaf gets the entry of the version that its
            snapshot sees
   wrong    an entry whose key isn't that of the version is not returned
-  page     a row has the mark on a page of version 3 only
+  page     a row has the mark on a page that has the flag only
 
 Then the same with each rule broken (MUTANTS): every one must be found out.
 
@@ -505,7 +505,7 @@ def explore(standby, mutant, bounds):
         w = todo.pop()
         try:
             if w.stale and w.page == 1:
-                raise Found("page: the mark on a page of version 1")
+                raise Found("page: the mark on a page without the flag")
             for name, n in steps(w, mutant):
                 if n not in known:
                     known[n] = (w, name)

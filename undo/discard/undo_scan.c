@@ -78,8 +78,7 @@ static int	nscans[2];
  * commit log.  One from before the commit log wrote to a table that is gone,
  * or to a file that the table doesn't have any more (U21): nothing is left to
  * be rolled back, as if it had committed.  ERROR if the xid was never
- * assigned: no guessing; likewise while tables without relfrozenxid may be
- * about.
+ * assigned: no guessing.
  */
 UndoXidStatus
 undo_scan_xid_status(Fxid fxid)
@@ -98,16 +97,7 @@ undo_scan_xid_status(Fxid fxid)
 	oldest = undo_log_fxid_from_xid(TransamVariables->oldestClogXid);
 	LWLockRelease(XactTruncationLock);
 	if (fxid < oldest)
-	{
-		if (pg_atomic_read_u32(&UndoShmem->tables_known) != 0)
-			return UNDO_XID_COMMITTED;
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("undo of transaction " UINT64_FORMAT " was not rolled back before its status was removed",
-						fxid),
-				 errdetail("The commit log begins at transaction " UINT64_FORMAT ".",
-						   oldest)));
-	}
+		return UNDO_XID_COMMITTED;
 
 	if (TransactionIdIsCurrentTransactionId(xid) ||
 		TransactionIdIsInProgress(xid))

@@ -115,36 +115,3 @@ undo_horizons_lower(Fxid horizon)
 	END_CRIT_SECTION();
 	UnlockReleaseBuffer(buffer);
 }
-
-/*
- * Nothing but the note is changed.  Horizons are written as they are, because
- * redo takes what it finds in the record.
- */
-void
-undo_horizons_note_tables(void)
-{
-	Buffer		buffer =
-		undo_file_read_control(undo_file_locator(UNDO_GLOBAL_RELNUMBER),
-							   UNDO_GLOBAL_MAGIC, true);
-	xl_undo_discard xlrec = {.flags = UNDO_DISCARD_TABLES};
-	UndoGlobalData *global;
-	XLogRecPtr	lsn;
-
-	if (!BufferIsValid(buffer))
-		elog(ERROR, "global control page of the undo store has vanished");
-	global = UndoPageGetGlobal(BufferGetPage(buffer));
-	xlrec.all_visible_before = global->all_visible_before;
-	xlrec.discard_before = global->discard_before;
-
-	START_CRIT_SECTION();
-	undo_page_note_tables(BufferGetPage(buffer));
-	MarkBufferDirty(buffer);
-	XLogBeginInsert();
-	XLogRegisterData((char *) &xlrec, SizeOfUndoDiscard);
-	XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
-	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_DISCARD);
-	PageSetLSN(BufferGetPage(buffer), lsn);
-	pg_atomic_write_u32(&UndoShmem->tables_known, 1);
-	END_CRIT_SECTION();
-	UnlockReleaseBuffer(buffer);
-}

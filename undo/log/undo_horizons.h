@@ -22,7 +22,4 @@ extern void undo_horizons_publish_lower(Fxid horizon);
 extern void undo_horizons_lower(Fxid horizon);
 extern void undo_horizons_create(Fxid all_visible_before, Fxid discard_before);
 
-/* from now on each table of the client has a relfrozenxid (U21) */
-extern void undo_horizons_note_tables(void);
-
 #endif							/* UNDO_HORIZONS_H */

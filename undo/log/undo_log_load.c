@@ -161,7 +161,6 @@ load_global(UndoHorizons *stored)
 	pg_atomic_write_u32(&UndoShmem->nlogs, Min(global->nlogs, maxlogs));
 	pg_atomic_write_u32(&UndoShmem->nunlogged,
 						Min(global->nunlogged, maxlogs));
-	pg_atomic_write_u32(&UndoShmem->tables_known, global->tables_known);
 	pg_atomic_write_u32(&UndoShmem->global_exists, 1);
 	UnlockReleaseBuffer(buffer);
 	return true;

@@ -99,18 +99,6 @@ undo_page_init_global(Page page, Fxid all_visible_before, Fxid discard_before)
 	global	  ->discard_before = discard_before;
 	global	  ->nlogs = 0;
 	global	  ->nunlogged = 0;
-	global	  ->tables_known = 0;
-
-	((PageHeader) page)->pd_lower =
-		(char *) global +sizeof(UndoGlobalData) - (char *) page;
-}
-
-void
-undo_page_note_tables(Page page)
-{
-	UndoGlobalData *global = UndoPageGetGlobal(page);
-
-	global	  ->tables_known = 1;
 
 	((PageHeader) page)->pd_lower =
 		(char *) global +sizeof(UndoGlobalData) - (char *) page;

@@ -52,7 +52,7 @@
 #define UNDO_PAGE_MAGIC			0x5A48554E	/* data page */
 #define UNDO_CONTROL_MAGIC		0x5A484C43	/* control page of a log */
 #define UNDO_GLOBAL_MAGIC		0x5A484743	/* global control page */
-#define UNDO_FORMAT_VERSION		2
+#define UNDO_FORMAT_VERSION		1
 
 /* special space of every page of the store; of control pages too */
 typedef struct UndoPageOpaqueData
@@ -91,8 +91,6 @@ typedef struct UndoGlobalData
 	uint64		discard_before;
 	uint32		nlogs;			/* highest permanent log number + 1 */
 	uint32		nunlogged;		/* likewise for unlogged logs */
-	uint32		tables_known;	/* each table has a relfrozenxid (U21); 0 on
-								 * pages of earlier versions, which end here */
 } UndoGlobalData;
 
 #define UndoPageGetControl(page)	((UndoControlData *) PageGetContents(page))
@@ -156,7 +154,6 @@ extern void undo_page_init(Page page, BlockNumber next, uint64 seq);
 extern void undo_page_init_control(Page page);
 extern void undo_page_init_global(Page page, Fxid all_visible_before,
 								  Fxid discard_before);
-extern void undo_page_note_tables(Page page);
 
 /* what is wrong with a page of the wanted magic, or NULL */
 extern const char *undo_page_problem(Page page, uint32 magic);

@@ -184,8 +184,6 @@ redo_discard(XLogReaderState *record)
 	{
 		UndoGlobalData *data = UndoPageGetGlobal(BufferGetPage(buffer));
 
-		if (xlrec->flags & UNDO_DISCARD_TABLES)
-			undo_page_note_tables(BufferGetPage(buffer));
 		data->discard_before = xlrec->discard_before;
 		data->all_visible_before = xlrec->all_visible_before;
 		PageSetLSN(BufferGetPage(buffer), lsn);

@@ -161,7 +161,6 @@ undo_shmem_startup(void)
 		pg_atomic_init_u64(&UndoShmem->oldest_unapplied, 0);
 		pg_atomic_init_u64(&UndoShmem->start_fxid, 0);
 		pg_atomic_init_u32(&UndoShmem->copies_done, 0);
-		pg_atomic_init_u32(&UndoShmem->tables_known, 0);
 		pg_atomic_init_u32(&UndoShmem->surveyed, InvalidOid);
 		pg_atomic_init_u64(&UndoShmem->no_images_before, 0);
 		pg_atomic_init_u64(&UndoShmem->passes, 0);

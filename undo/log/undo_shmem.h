@@ -95,7 +95,6 @@ typedef struct UndoShared
 	pg_atomic_uint64 start_fxid;	/* next xid when this primary started */
 	pg_atomic_uint32 copies_done;	/* undo_survey.c: nothing aborted before
 									 * start_fxid is in a copied database */
-	pg_atomic_uint32 tables_known;	/* and each table has a relfrozenxid */
 	pg_atomic_uint32 surveyed;	/* database visited last */
 	pg_atomic_uint64 no_images_before;	/* undo_images.c: WAL position */
 	pg_atomic_uint64 passes;	/* discard passes finished */

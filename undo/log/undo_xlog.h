@@ -46,7 +46,6 @@ typedef struct xl_undo_discard
 
 #define UNDO_DISCARD_CONFLICT	0x01	/* h rises: conflict horizon h - 1 */
 #define UNDO_DISCARD_LOWER		0x02	/* the horizons are lower than before */
-#define UNDO_DISCARD_TABLES		0x04	/* each table has a relfrozenxid */
 
 /* APPLIED: 0 undo page, its data: byte offsets of run headers */
 /* RESET: 0 control page; main data: nothing */

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * undo_survey.c
- *	  What must be looked after in databases when a server has started.
+ *	  Databases that may hold copies of pages to be rolled back.
  *
- * Copies.  While this library isn't loaded CREATE DATABASE may copy pages of
+ * While this library isn't loaded CREATE DATABASE may copy pages of
  * aborted transactions that are not rolled back yet (U19).  The copied pages
  * name the same undo, so that they can be rolled back as the source's; but
  * that must be done before the source's runs are marked applied.  A copy is
@@ -12,37 +12,22 @@
  * a copy is visited, and what other databases have to roll back is rolled
  * back there, too, where a table has the same OID.
  *
- * Tables without relfrozenxid.  They were made by an earlier version of this
- * library, or came from there by pg_upgrade.  Until the global control page
- * says that there are none (U21), all databases are visited afterwards, and
- * the tables get one.  Rollback doesn't wait for that.
- *
  * The launcher visits one database after the other with a worker.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/heapam.h"
-#include "access/multixact.h"
 #include "access/relation.h"
 #include "access/table.h"
-#include "access/tableam.h"
-#include "access/transam.h"
 #include "access/xact.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
-#include "commands/vacuum.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
-#include "storage/bufmgr.h"
 #include "storage/ipc.h"
-#include "storage/lmgr.h"
-#include "storage/proc.h"
-#include "storage/procarray.h"
 #include "tcop/tcopprot.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -67,9 +52,6 @@ static List *visited = NIL;
 static BackgroundWorkerHandle *visit_handle = NULL;
 static Oid	visit_database = InvalidOid;
 static TimestampTz visit_not_before = 0;
-
-/* next xid when all databases had been visited for the first time */
-static Fxid confirm_from = InvalidFxid;
 
 /* ----------------------------------------------------------------
  *	which databases
@@ -171,19 +153,19 @@ start_visit(Oid dboid)
 	MemoryContextSwitchTo(old);
 }
 
-/* Is a visit still in progress?  If it has ended, note whether it was good. */
-static bool
-visit_is_running(void)
+/* If a visit has ended, note whether it was good. */
+static void
+note_visit(void)
 {
 	BgwHandleStatus status;
 	MemoryContext old;
 	pid_t		pid;
 
 	if (visit_handle == NULL)
-		return false;
+		return;
 	status = GetBackgroundWorkerPid(visit_handle, &pid);
 	if (status == BGWH_STARTED || status == BGWH_NOT_YET_STARTED)
-		return true;
+		return;
 	pfree(visit_handle);
 	visit_handle = NULL;
 	if (pg_atomic_read_u32(&UndoShmem->surveyed) == visit_database)
@@ -193,7 +175,6 @@ visit_is_running(void)
 		MemoryContextSwitchTo(old);
 		visit_not_before = 0;
 	}
-	return false;
 }
 
 /* Visit the first database of the list that wasn't; false if all were. */
@@ -214,63 +195,32 @@ visit_one(List *databases)
 }
 
 /*
- * All databases were visited.  One that was copied from another before that
- * was visited isn't among them, if its CREATE DATABASE has not committed yet:
- * wait for all transactions of then, and look again.
- */
-static void
-confirm_tables(void)
-{
-	if (confirm_from == InvalidFxid)
-	{
-		confirm_from = U64FromFullTransactionId(ReadNextFullTransactionId());
-		return;
-	}
-	if (undo_log_fxid_from_xid(GetOldestActiveTransactionId()) < confirm_from)
-		return;
-	undo_horizons_note_tables();
-}
-
-/*
  * One step of the launcher, after a pass.  Returns whether rollback workers
  * may start.
  */
 bool
 undo_survey_round(const UndoScanResult *found)
 {
-	bool		may_start = true;
 	Fxid		start = pg_atomic_read_u64(&UndoShmem->start_fxid);
-	bool		running;
 
-	if (pg_atomic_read_u32(&UndoShmem->copies_done) != 0 &&
-		pg_atomic_read_u32(&UndoShmem->tables_known) != 0)
+	if (pg_atomic_read_u32(&UndoShmem->copies_done) != 0)
 		return true;
 	if (pg_atomic_read_u32(&UndoShmem->state) != UNDO_PRIMARY)
 		return true;			/* a new cluster under pg_upgrade */
 
-	running = visit_is_running();
-	if (pg_atomic_read_u32(&UndoShmem->copies_done) == 0)
-	{
-		if (found->oldest_unapplied != InvalidFxid &&
-			found->oldest_unapplied < start &&
-			visit_one(undo_survey_databases(found->oldest_unapplied)))
-			may_start = false;
-		else
-		{
-			pg_atomic_write_u32(&UndoShmem->copies_done, 1);
-			list_free(visited);
-			visited = NIL;
-		}
-	}
-	else if (!running &&
-			 undo_log_fxid_from_xid(GetOldestActiveTransactionId()) >= start &&
-			 !visit_one(undo_survey_databases(InvalidFxid)))
-		confirm_tables();
-	return may_start;
+	note_visit();
+	if (found->oldest_unapplied != InvalidFxid &&
+		found->oldest_unapplied < start &&
+		visit_one(undo_survey_databases(found->oldest_unapplied)))
+		return false;
+	pg_atomic_write_u32(&UndoShmem->copies_done, 1);
+	list_free(visited);
+	visited = NIL;
+	return true;
 }
 
 /* ----------------------------------------------------------------
- *	worker: copies
+ *	worker
  * ----------------------------------------------------------------
  */
 
@@ -279,14 +229,15 @@ undo_survey_round(const UndoScanResult *found)
  * before we wait for its lock.
  */
 static void
-report_table(const char *format, Oid reloid)
+report_table(Oid reloid)
 {
 	char		query[NAMEDATALEN + 100];
 	char	   *name = get_rel_name(reloid);
 
 	if (name == NULL)
 		return;
-	snprintf(query, sizeof(query), format, name);
+	snprintf(query, sizeof(query),
+			 "rolling back copied pages of table \"%s\"", name);
 	pgstat_report_activity(STATE_RUNNING, query);
 	pfree(name);
 }
@@ -297,7 +248,7 @@ roll_back_copy(Oid reloid, BlockNumber *blocks, int nblocks)
 {
 	Relation	rel;
 
-	report_table("rolling back copied pages of table \"%s\"", reloid);
+	report_table(reloid);
 	rel = try_relation_open(reloid, AccessShareLock);
 	if (rel == NULL)
 		return;
@@ -343,75 +294,10 @@ visit_undo_page(char persistence, UndoLogNumber log, BlockNumber block,
 	return true;
 }
 
-/* ----------------------------------------------------------------
- *	worker: tables without relfrozenxid
- * ----------------------------------------------------------------
- */
-
-static List *
-list_tables(void)
-{
-	Oid			am = undo_apply_client_am();
-	List	   *list = NIL;
-	Relation	rel;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-
-	if (!OidIsValid(am))
-		return NIL;
-	rel = table_open(RelationRelationId, AccessShareLock);
-	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
-
-		/* temporary tables of earlier sessions are nobody's */
-		if (form->relam == am && RELKIND_HAS_TABLE_AM(form->relkind) &&
-			form->relpersistence != RELPERSISTENCE_TEMP &&
-			!TransactionIdIsValid(form->relfrozenxid))
-			list = lappend_oid(list, form->oid);
-	}
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return list;
-}
-
-/* all_visible_before now is right for whatever is in the table */
-static void
-give_frozenxid(Oid reloid)
-{
-	Relation	rel;
-	TransactionId xid;
-	Form_pg_class form;
-	bool		updated;
-	bool		updated_multi;
-
-	report_table("setting relfrozenxid of table \"%s\"", reloid);
-	rel = try_relation_open(reloid, ShareUpdateExclusiveLock);
-	xid = undo_frozen_xid();
-	if (rel == NULL)
-		return;
-	if (!TransactionIdIsNormal(xid))
-		elog(ERROR, "undo horizon is too old to become relfrozenxid");
-	form = rel->rd_rel;
-	if (!TransactionIdIsValid(form->relfrozenxid))
-		vac_update_relstats(rel, form->relpages, form->reltuples,
-							form->relallvisible, 0, form->relhasindex, xid,
-							InvalidMultiXactId, &updated, &updated_multi,
-							true);
-	relation_close(rel, ShareUpdateExclusiveLock);
-}
-
-/* ----------------------------------------------------------------
- *	worker
- * ----------------------------------------------------------------
- */
-
 void
 undo_survey_worker_main(Datum arg)
 {
 	Fxid		all_visible_before;
-	ListCell   *lc;
 
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
@@ -424,12 +310,8 @@ undo_survey_worker_main(Datum arg)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	all_visible_before = undo_log_horizons().all_visible_before;
 	pgstat_report_activity(STATE_RUNNING, "looking for zheap tables");
-	if (pg_atomic_read_u32(&UndoShmem->copies_done) == 0)
-		(void) undo_scan_visit_unapplied(InvalidOid, visit_undo_page,
-										 &all_visible_before);
-	else
-		foreach(lc, list_tables())
-			give_frozenxid(lfirst_oid(lc));
+	(void) undo_scan_visit_unapplied(InvalidOid, visit_undo_page,
+									 &all_visible_before);
 	PopActiveSnapshot();
 	CommitTransactionCommand();
 	pg_atomic_write_u32(&UndoShmem->surveyed, MyDatabaseId);

@@ -154,7 +154,7 @@ zheap_page_init(Page page, int nslots)
 void
 zheap_page_note_stale(Page page, bool changed)
 {
-	ZPageGetOpaque(page)->version = ZHEAP_PAGE_VERSION_STALE;
+	ZPageGetOpaque(page)->flags |= ZPAGE_HAS_STALE;
 	PageClearAllVisible(page);
 	if (changed)
 		ZPageStamp(page) = ZPAGE_STAMP_NONE;

@@ -40,18 +40,6 @@
 #define ZHEAP_PAGE_MAGIC		0x5A48
 #define ZHEAP_PAGE_VERSION		1
 
-/*
- * A page that holds rows marked STALE, or line pointers without a body that
- * may have been (Z45).  A library that doesn't know the mark refuses it.
- */
-#define ZHEAP_PAGE_VERSION_STALE	3
-
-/* both, in one comparison: they differ in one bit */
-#define ZPAGE_VERSION_MASK \
-	(0xFF & ~(ZHEAP_PAGE_VERSION ^ ZHEAP_PAGE_VERSION_STALE))
-#define ZPageVersionIsKnown(v) \
-	(((v) & ZPAGE_VERSION_MASK) == (ZHEAP_PAGE_VERSION & ZPAGE_VERSION_MASK))
-
 typedef struct ZPageOpaqueData
 {
 	uint16		magic;
@@ -72,6 +60,9 @@ StaticAssertDecl(sizeof(ZPageOpaqueData) == 8, "zheap page opaque is 8 bytes");
 #define ZPAGE_KEYS_ALLOWED		0x0008	/* all of them: keys may change in
 										 * place */
 #define ZPAGE_HAS_STUBS			0x0010	/* there may be some; see below */
+#define ZPAGE_HAS_STALE			0x0020	/* there may be rows marked STALE, or
+										 * line pointers without a body that
+										 * were (Z45) */
 
 /*
  * Xact slot.  FREE is {0, 0}.  OWNED: whether the owner runs, committed or
@@ -92,8 +83,7 @@ typedef ZXactSlotData *ZXactSlot;
 #define ZXACT_FXID_MASK			(ZXACT_AMBIGUOUS - 1)
 
 #define ZXactSlotFxid(s)		((Fxid) ((s)->fxid_bits & ZXACT_FXID_MASK))
-/* on standbys, redo of version 1.0 may have left a hint in a FREE one */
-#define ZXactSlotIsFree(s)		(((s)->fxid_bits & ~ZXACT_HINT_COMMITTED) == 0)
+#define ZXactSlotIsFree(s)		((s)->fxid_bits == 0)
 #define ZXactSlotIsAmbiguous(s) (((s)->fxid_bits & ZXACT_AMBIGUOUS) != 0)
 
 #define ZHEAP_MAX_XACT_SLOTS	254
@@ -135,7 +125,7 @@ zheap_page_slots_kept(int nrows)
 
 /* may a row of the page have entries of other keys than its newest in indexes */
 #define ZPageMayHoldStale(page) \
-	(ZPageGetOpaque(page)->version == ZHEAP_PAGE_VERSION_STALE)
+	((ZPageGetOpaque(page)->flags & ZPAGE_HAS_STALE) != 0)
 
 #define ZItemIdIsSpilled(lp) \
 	(ItemIdIsRedirected(lp) && (lp)->lp_off == 1 && (lp)->lp_len == 0)
@@ -336,15 +326,8 @@ zheap_page_special_size(Page page)
 static inline bool
 zheap_page_is_of_known_kind(ZPageOpaque opaque)
 {
-	static const ZPageOpaqueData mask = {0xFFFF, ZPAGE_VERSION_MASK, 0, 0, 0};
-	static const ZPageOpaqueData kind = {ZHEAP_PAGE_MAGIC,
-	ZHEAP_PAGE_VERSION & ZPAGE_VERSION_MASK, 0, 0, 0};
-	uint32		x[3];
-
-	memcpy(&x[0], opaque, sizeof(uint32));
-	memcpy(&x[1], &mask, sizeof(uint32));
-	memcpy(&x[2], &kind, sizeof(uint32));
-	return (x[0] & x[1]) == x[2];
+	return opaque->magic == ZHEAP_PAGE_MAGIC &&
+		opaque->version == ZHEAP_PAGE_VERSION;
 }
 
 /* cheap test before anything is believed; false for new and foreign pages */

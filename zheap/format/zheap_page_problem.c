@@ -30,7 +30,7 @@ zheap_page_report(Relation rel, BlockNumber block, Page page)
 						block, RelationGetRelationName(rel)),
 				 errdetail("Magic number is %04X, expected %04X.",
 						   opaque->magic, ZHEAP_PAGE_MAGIC)));
-	if (!ZPageVersionIsKnown(opaque->version))
+	if (opaque->version != ZHEAP_PAGE_VERSION)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("block %u of zheap relation \"%s\" has format version %u, expected %u",
@@ -54,8 +54,7 @@ stale_problem(Page page, OffsetNumber off, const ZTupleHeader *header)
 	if ((header->flags2 & ZH_STALE) == 0)
 		return NULL;
 	if (!ZPageMayHoldStale(page))
-		return psprintf("tuple %u is stale on a page of version %u",
-						off, ZPageGetOpaque(page)->version);
+		return psprintf("tuple %u is stale but the page has none", off);
 	if (PageIsAllVisible(page))
 		return psprintf("tuple %u is stale on a page that is all-visible",
 						off);

@@ -52,7 +52,6 @@
 #include "zheap/format/zheap_format.h"
 #include "zheap/format/zheap_words.h"
 #include "zheap/large/zheap_chunk.h"
-#include "zheap/large/zheap_toast_heap.h"
 
 #include "pg_compat.h"
 
@@ -258,7 +257,6 @@ choose_identity(Relation rel, Chunks *chunks, struct varatt_external *new,
 	}
 	open_indexes(&before, table_open(rel->rd_toastoid, AccessShareLock),
 				 AccessShareLock);
-	(void) zheap_toast_heap_is_one(before.rel);
 	id = unused_identity(chunks, &before);
 	close_indexes(&before);
 	table_close(before.rel, AccessShareLock);
@@ -508,12 +506,9 @@ zheap_chunk_defies(Relation rel, ZSaveHint *hint, Datum value, char method)
 		return false;
 
 	toastrel = table_open(rel->rd_rel->reltoastrelid, RowExclusiveLock);
-	if (!zheap_toast_heap_is_one(toastrel))
-	{
-		open_indexes(&chunks, toastrel, RowExclusiveLock);
-		compare_values(&chunks, hint, VARDATA_ANY(new), len);
-		close_indexes(&chunks);
-	}
+	open_indexes(&chunks, toastrel, RowExclusiveLock);
+	compare_values(&chunks, hint, VARDATA_ANY(new), len);
+	close_indexes(&chunks);
 	table_close(toastrel, NoLock);
 	return hint->compared != NULL &&
 		Max(len, hint->compared->len) -
@@ -628,14 +623,6 @@ zheap_chunk_save(Relation rel, Datum value, struct varlena *old,
 
 	Assert(!VARATT_IS_EXTERNAL(DatumGetPointer(value)));
 	options &= ~HEAP_INSERT_SPECULATIVE;
-	if (zheap_toast_heap_is_one(toastrel))
-	{
-		Datum		external = toast_save_datum(rel, value, old, options);
-
-		table_close(toastrel, NoLock);
-		return external;
-	}
-
 	data = value_bytes((struct varlena *) DatumGetPointer(value), &pointer);
 	if (hint != NULL && !VARATT_EXTERNAL_IS_COMPRESSED(pointer))
 		pointer.va_extinfo |= defied_mark(hint->defied);
@@ -732,10 +719,7 @@ zheap_chunk_delete(Relation rel, Datum value, bool speculative)
 		return;
 	VARATT_EXTERNAL_GET_POINTER(pointer, DatumGetPointer(value));
 	toastrel = table_open(pointer.va_toastrelid, RowExclusiveLock);
-	if (zheap_toast_heap_is_one(toastrel))
-		toast_delete_datum(rel, value, speculative);
-	else
-		delete_value(toastrel, pointer.va_valueid, speculative);
+	delete_value(toastrel, pointer.va_valueid, speculative);
 	table_close(toastrel, NoLock);
 }
 
@@ -749,7 +733,6 @@ zheap_chunk_is_deleted(struct varlena *value)
 
 	VARATT_EXTERNAL_GET_POINTER(pointer, value);
 	toastrel = table_open(pointer.va_toastrelid, AccessShareLock);
-	(void) zheap_toast_heap_is_one(toastrel);
 	open_indexes(&chunks, toastrel, AccessShareLock);
 	found = value_exists(&chunks, SnapshotSelf, pointer.va_valueid);
 	close_indexes(&chunks);
@@ -863,12 +846,8 @@ zheap_chunk_fetch(Relation toastrel, Oid valueid, int32 attrsize,
 				  int32 sliceoffset, int32 slicelength,
 				  struct varlena *result)
 {
-	if (zheap_toast_heap_is_one(toastrel))
-		table_relation_fetch_toast_slice(toastrel, valueid, attrsize,
-										 sliceoffset, slicelength, result);
-	else
-		(void) fetch_slice(toastrel, valueid, attrsize, sliceoffset,
-						   slicelength, result, false);
+	(void) fetch_slice(toastrel, valueid, attrsize, sliceoffset, slicelength,
+					   result, false);
 }
 
 /* is what the transaction has ended of no use to any snapshot by now */
@@ -894,7 +873,7 @@ zheap_chunk_fetch_ended(struct varlena *value, Fxid ended_by)
 	VARATT_EXTERNAL_GET_POINTER(pointer, value);
 	size = VARATT_EXTERNAL_GET_EXTSIZE(pointer);
 	toastrel = table_open(pointer.va_toastrelid, AccessShareLock);
-	if (size > 0 && !zheap_toast_heap_is_one(toastrel))
+	if (size > 0)
 	{
 		result = palloc(size + VARHDRSZ);
 		if (VARATT_EXTERNAL_IS_COMPRESSED(pointer))

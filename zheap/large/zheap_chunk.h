@@ -1,10 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_chunk.h
- *	  Values that are stored out of line, in chunks.
- *
- * The chunks lie in the table's toast table.  That of a table made by version
- * 1.0 is a heap; then core does the work.
+ *	  Values that are stored out of line, in chunks of the toast table.
  *
  *-------------------------------------------------------------------------
  */
@@ -63,7 +60,7 @@ extern void zheap_chunk_delete(Relation rel, Datum value, bool speculative);
 /*
  * For a rewrite.  Has the value been deleted by what committed, or by mine?
  * Delete values by their identities, which earlier commands have saved into the
- * toast table of rel, which has a zheap one.
+ * toast table of rel.
  */
 extern bool zheap_chunk_is_deleted(struct varlena *value);
 extern void zheap_chunk_delete_saved(Relation rel, const List *valueids);

@@ -191,7 +191,7 @@ clear_marks(ZSweep *sweep, Buffer buffer, const StaleRows *rows,
 	}
 	ZPageStamp(page) = ZPAGE_STAMP_NONE;
 	if (!rows->bodiless)
-		ZPageGetOpaque(page)->version = ZHEAP_PAGE_VERSION;
+		ZPageGetOpaque(page)->flags &= ~ZPAGE_HAS_STALE;
 	zheap_page_assert_sound(page, BufferGetBlockNumber(buffer), "clearing");
 	zheap_delta_finish(delta, conflict);
 	pfree(delta);

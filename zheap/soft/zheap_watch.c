@@ -182,10 +182,8 @@ zheap_watch_removed(IndexScanDesc scan)
 {
 	Relation	rel = scan->heapRelation;
 
-	/* toast tables of 1.0 are heaps */
 	if (scan->xs_heapfetch == NULL || zheap_routine == NULL ||
-		rel->rd_tableam != zheap_routine ||
-		rel->rd_rel->relkind == RELKIND_TOASTVALUE)
+		rel->rd_tableam != zheap_routine)
 		return 0;
 	return ((ZWatchedFetch *) scan->xs_heapfetch)->removed;
 }

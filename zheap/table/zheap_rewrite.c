@@ -51,7 +51,6 @@
 #include "undo/undo_debug.h"
 #include "zheap/format/zheap_format.h"
 #include "zheap/large/zheap_chunk.h"
-#include "zheap/large/zheap_toast_heap.h"
 #include "zheap/soft/zheap_announce.h"
 #include "zheap/table/zheap_rewrite_state.h"
 #include "zheap/table/zheap_table.h"
@@ -415,9 +414,6 @@ zheap_rewrite_copy(Relation oldrel, Relation newrel, Relation index,
 	*xid_cutoff = cutoff_for_history(oldrel, *xid_cutoff);
 	*multi_cutoff = InvalidMultiXactId;
 	zheap_rewrite_write_deleted(rw);
-	if (rw->toasts)
-		zheap_toast_heap_prepare_swap(oldrel->rd_rel->reltoastrelid,
-									  newrel->rd_rel->reltoastrelid);
 	*num_tuples = rw->num_tuples;
 	*tups_vacuumed = rw->vacuumed;
 	*tups_recently_dead = rw->recently_dead;

@@ -44,7 +44,6 @@
 #include "undo/undo_debug.h"
 #include "zheap/back/zheap_back.h"
 #include "zheap/format/zheap_format.h"
-#include "zheap/large/zheap_toast_heap.h"
 #include "zheap/soft/zheap_announce.h"
 #include "zheap/soft/zheap_sweep.h"
 #include "zheap/space/zheap_space.h"
@@ -943,9 +942,6 @@ zheap_vacuum_relation(Relation rel, struct VacuumParams *params,
 	Assert(params->truncate != VACOPTVALUE_UNSPECIFIED);
 
 	pg_rusage_init(&usage);
-	if (rel->rd_rel->relkind == RELKIND_TOASTVALUE &&
-		zheap_toast_heap_vacuum(rel))
-		return;
 	if (advance_frozenxid(rel, params))
 		return;
 	vac->rel = rel;
