@@ -45,6 +45,7 @@
 #include "storage/buf.h"
 #include "utils/relcache.h"
 
+#include "undo/undo_assert.h"
 #include "undo/undo_defs.h"
 
 /* ----------------------------------------------------------------

@@ -108,11 +108,14 @@ void
 undo_apply_page(Relation rel, BlockNumber block)
 {
 	Assert(CritSectionCount == 0 && !RecoveryInProgress());
+	AssertNoPageLocked();
+	Assert(!LWLockHeldByMe(UndoShmem->lock));
 	if (client_rollback_page == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("no client of the undo store is registered")));
 	client_rollback_page(rel, block);
+	AssertNoPageLocked();
 }
 
 /* ----------------------------------------------------------------
@@ -262,6 +265,7 @@ undo_recover_from_error(void)
 	XLogResetInsertion();
 	ConditionVariableCancelSleep();
 	LockErrorCleanup();
+	AssertNoPageLocked();
 }
 
 /* ----------------------------------------------------------------
@@ -301,6 +305,7 @@ mark_runs(const UndoTouchedRun *runs, int nruns)
 
 	if (nruns == 0)
 		return;
+	Assert(nruns > 0);
 	sorted = palloc(sizeof(UndoTouchedRun) * nruns);
 	marks = palloc(sizeof(UndoRunMark) * nruns);
 	memcpy(sorted, runs, sizeof(UndoTouchedRun) * nruns);
@@ -316,6 +321,7 @@ mark_runs(const UndoTouchedRun *runs, int nruns)
 			marks[nmarks].offset = UndoRecPtrGetOffset(sorted[i].urp);
 			marks[nmarks++].writer = sorted[i].writer;
 		}
+		Assert(nmarks > 0 && first->persistence != RELPERSISTENCE_TEMP);
 		UNDO_POINT("mark-in-abort");
 		undo_log_mark_applied(first->persistence,
 							  UndoRecPtrGetLog(first->urp),
@@ -336,6 +342,7 @@ apply_pages(const UndoTouchedPage *pages, int npages, bool unlimited,
 	instr_time	start;
 	bool		in_time = true;
 
+	Assert(npages > 0 && state->rel == NULL);
 	INSTR_TIME_SET_CURRENT(start);
 	for (int i = 0; i < npages && in_time; i++)
 	{
@@ -392,6 +399,7 @@ apply_all(const UndoTouchedPage *pages, int npages,
 		  const UndoTouchedRun *runs, int nruns,
 		  bool unlimited, bool not_others, ForegroundState *state)
 {
+	Assert(!state->temp || nruns == 0);
 	ndoomed = smgrGetPendingDeletes(false, &doomed_files);
 
 	if (state->temp)
@@ -458,6 +466,8 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 
 	Assert(CritSectionCount == 0);
 	Assert(npages > 0);
+	AssertNoPageLocked();
+	Assert(nruns == 0 || pages[0].persistence != RELPERSISTENCE_TEMP);
 	state.temp = pages[0].persistence == RELPERSISTENCE_TEMP;
 	state.fake = &fake;
 
@@ -523,6 +533,7 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 	if (outer != NULL)
 		FreeErrorData(outer);
 
+	Assert(InterruptHoldoffCount == saved.interrupt_holdoff);
 	if (failed || !state.done)
 	{
 		undo_log_wake_launcher();

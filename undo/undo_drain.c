@@ -57,6 +57,8 @@ static ProcessUtility_hook_type prev_process_utility = NULL;
 static void
 wait_for_workers(void)
 {
+	AssertNoPageLocked();
+	Assert(IsUnderPostmaster);
 	undo_log_wake_launcher();
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -76,6 +78,7 @@ undo_drain(int64 timeout)
 	TimestampTz start = GetCurrentTimestamp();
 
 	Assert(CritSectionCount == 0);
+	AssertNoPageLocked();
 	for (;;)
 	{
 		long		secs;
@@ -162,6 +165,7 @@ source_name(const CreatedbStmt *stmt)
 static Oid
 lock_source(const char *name)
 {
+	Assert(IsTransactionState());
 	for (;;)
 	{
 		Oid			dboid = get_database_oid(name, true);
@@ -197,6 +201,7 @@ drain_source(const char *name)
 {
 	TimestampTz start = GetCurrentTimestamp();
 
+	Assert(!RecoveryInProgress());
 	for (;;)
 	{
 		Oid			dboid = lock_source(name);

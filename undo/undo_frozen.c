@@ -52,6 +52,7 @@ undo_frozen_raise_horizons(void)
 {
 	uint64		wanted;
 
+	AssertNoPageLocked();
 	(void) undo_log_horizons(); /* loads shared state */
 	if (!IsUnderPostmaster)
 		return;
@@ -85,6 +86,7 @@ undo_frozen_warn_of_age(uint32 limit)
 	Fxid		next = U64FromFullTransactionId(ReadNextFullTransactionId());
 	Fxid		unapplied = pg_atomic_read_u64(&UndoShmem->oldest_unapplied);
 
+	Assert(all_visible_before <= next);
 	if (next - all_visible_before <= limit)
 		return;
 	ereport(WARNING,

@@ -64,6 +64,7 @@ undo_holders_retained_pages(char persistence, UndoLogNumber log)
 	Page		page;
 	bool		empty = false;
 
+	Assert(CritSectionCount == 0 && persistence != RELPERSISTENCE_TEMP);
 	if (!BlockNumberIsValid(tail) ||
 		!BlockNumberIsValid(UndoLogHeadBlock(head)) ||
 		pg_atomic_read_u32(&shared->state) == UNDO_LOG_RETIRED)
@@ -290,6 +291,7 @@ measure(List *list)
 			holder->pid == MyProcPid)
 			continue;
 		second = Min(second, Max(oldest, holder->oldest));
+		Assert(oldest <= second);
 		oldest = Min(oldest, holder->oldest);
 	}
 	foreach(lc, list)
@@ -324,6 +326,8 @@ undo_holders(void)
 	List	   *list = NIL;
 	Fxid		unapplied = pg_atomic_read_u64(&UndoShmem->oldest_unapplied);
 
+	Assert(CritSectionCount == 0);
+	AssertNoPageLocked();
 	add_backends(&list);
 	add_replication_slots(&list);
 	add_prepared(&list);
@@ -432,6 +436,8 @@ undo_holders_wait_for_room(void)
 {
 	TimestampTz start = GetCurrentTimestamp();
 
+	Assert(CritSectionCount == 0);
+	AssertNoPageLocked();
 	check_xact_limit();
 	for (;;)
 	{

@@ -36,6 +36,7 @@ raise_atomic(pg_atomic_uint64 *atomic, uint64 value)
 void
 undo_horizons_publish(Fxid all_visible_before, Fxid discard_before)
 {
+	Assert(all_visible_before <= discard_before);
 	raise_atomic(&UndoShmem->discard_before, discard_before);
 	raise_atomic(&UndoShmem->all_visible_before, all_visible_before);
 	pg_write_barrier();
@@ -45,6 +46,7 @@ undo_horizons_publish(Fxid all_visible_before, Fxid discard_before)
 void
 undo_horizons_publish_lower(Fxid horizon)
 {
+	Assert(horizon != InvalidFxid);
 	pg_atomic_write_u64(&UndoShmem->all_visible_before, horizon);
 	pg_atomic_write_u64(&UndoShmem->discard_before, horizon);
 	pg_write_barrier();
@@ -60,6 +62,9 @@ undo_horizons_create(Fxid all_visible_before, Fxid discard_before)
 	{.all_visible_before = all_visible_before,.discard_before = discard_before,.version = UNDO_FORMAT_VERSION,.init_global = 1};
 	XLogRecPtr	lsn;
 
+	Assert(LWLockHeldByMeInMode(UndoShmem->lock, LW_EXCLUSIVE));
+	AssertPageExclusive(buffer);
+	Assert(all_visible_before <= discard_before);
 	START_CRIT_SECTION();
 	undo_page_init_global(BufferGetPage(buffer), all_visible_before,
 						  discard_before);
@@ -89,6 +94,7 @@ undo_horizons_lower(Fxid horizon)
 	UndoGlobalData *global;
 	XLogRecPtr	lsn;
 
+	Assert(LWLockHeldByMeInMode(UndoShmem->lock, LW_EXCLUSIVE));
 	if (!BufferIsValid(buffer))
 		elog(ERROR, "global control page of the undo store has vanished");
 	global = UndoPageGetGlobal(BufferGetPage(buffer));
@@ -97,6 +103,8 @@ undo_horizons_lower(Fxid horizon)
 			(errmsg("undo horizons are set back from " UINT64_FORMAT " to " UINT64_FORMAT,
 					global->discard_before, horizon)));
 
+	AssertPageExclusive(buffer);
+	Assert(horizon < global->discard_before);
 	START_CRIT_SECTION();
 	global	  ->all_visible_before = horizon;
 	global	  ->discard_before = horizon;
@@ -126,12 +134,16 @@ undo_horizons_note_tables(void)
 	UndoGlobalData *global;
 	XLogRecPtr	lsn;
 
+	Assert(!RecoveryInProgress());
+	Assert(pg_atomic_read_u32(&UndoShmem->state) == UNDO_PRIMARY);
 	if (!BufferIsValid(buffer))
 		elog(ERROR, "global control page of the undo store has vanished");
 	global = UndoPageGetGlobal(BufferGetPage(buffer));
 	xlrec.all_visible_before = global->all_visible_before;
 	xlrec.discard_before = global->discard_before;
 
+	AssertPageExclusive(buffer);
+	Assert(xlrec.all_visible_before <= xlrec.discard_before);
 	START_CRIT_SECTION();
 	undo_page_note_tables(BufferGetPage(buffer));
 	MarkBufferDirty(buffer);

@@ -100,6 +100,8 @@ undo_insertion_add(UndoInsertion *ins, uint8 kind, uint8 flags,
 {
 	UndoInsertRec *rec;
 
+	Assert(!BufferIsValid(ins->buffer));
+	Assert(chain != UNDO_CHAIN_PREVIOUS || ins->nrecs > 0);
 	if (ins->nrecs >= UNDO_MAX_INSERTION)
 		elog(ERROR, "too many undo records in one operation");
 	Assert(kind != 0 && kind <= UNDO_MAX_KIND);
@@ -124,6 +126,7 @@ max_size(const UndoInsertion *ins)
 {
 	int			size = UNDO_MAX_RUN;
 
+	Assert(ins->nrecs <= UNDO_MAX_INSERTION);
 	for (int i = 0; i < ins->nrecs; i++)
 		size += UNDO_MAX_HEAD + ins->rec[i].payload_len;
 	return size;
@@ -136,6 +139,7 @@ max_size(const UndoInsertion *ins)
 static bool
 run_continues(AttachedLog *att, UndoInsertion *ins, BlockNumber tail)
 {
+	AssertPageExclusive(ins->buffer);
 	return att->run_fxid == ins->fxid && att->run_reloid == ins->reloid &&
 		att->run_block == tail &&
 		att->run_seq == UndoPageGetOpaque(BufferGetPage(ins->buffer))->seq;
@@ -152,6 +156,8 @@ form_insertion(UndoInsertion *ins, Page page, BlockNumber block)
 	int			at = ins->start;
 	int			end = header->pd_upper;
 
+	Assert(ins->start >= UNDO_FIRST_OFFSET && ins->start <= end);
+	Assert(ins->nrecs > 0 && ins->nrecs <= UNDO_MAX_INSERTION);
 	ins->run_len = 0;
 	ins->new_relation = false;
 	if (ins->new_run)
@@ -174,6 +180,7 @@ form_insertion(UndoInsertion *ins, Page page, BlockNumber block)
 		rec->urp = MakeUndoRecPtr(ins->log, block, at);
 		if (rec->chain_previous)
 			rec->chain = ins->rec[i - 1].urp;
+		Assert(rec->chain != UNDO_CHAIN_PREVIOUS && ins->run < at);
 		undo_page_form_record(rec, ins->run);
 		at += rec->head_len + rec->payload_len;
 	}
@@ -188,6 +195,7 @@ undo_insert_prepare(UndoInsertion *ins)
 	Page		page;
 
 	Assert(ins->nrecs > 0);
+	Assert(CritSectionCount == 0 && !BufferIsValid(ins->buffer));
 	/* U12 */
 	Assert(!(MyProc->statusFlags & PROC_IN_VACUUM));
 	Assert(!undo_xact_in_abort);
@@ -236,6 +244,7 @@ undo_insert_prepare(UndoInsertion *ins)
 		if (!form_insertion(ins, page, BufferGetBlockNumber(ins->buffer)))
 			elog(ERROR, "undo records do not fit an empty page");
 	}
+	AssertPageExclusive(ins->buffer);
 	UNDO_POINT("prepared");
 }
 
@@ -247,6 +256,7 @@ apply_insertion(UndoInsertion *ins, Page page)
 {
 	uint16		at = ins->start;
 
+	Assert(((PageHeader) page)->pd_lower == ins->start);
 	if (ins->new_relation)
 		undo_page_add_relation(page, ins->reloid, ins->dboid);
 	if (ins->new_run)
@@ -262,6 +272,7 @@ apply_insertion(UndoInsertion *ins, Page page)
 		undo_page_put(page, at, rec->payload, rec->payload_len);
 		at += rec->payload_len;
 	}
+	Assert(at <= ((PageHeader) page)->pd_upper);
 	((PageHeader) page)->pd_lower = at;
 	undo_page_note_writer(page, ins->fxid);
 }
@@ -269,6 +280,8 @@ apply_insertion(UndoInsertion *ins, Page page)
 void
 undo_insert_apply(UndoInsertion *ins)
 {
+	Assert(CritSectionCount > 0);
+	AssertPageExclusive(ins->buffer);
 	apply_insertion(ins, BufferGetPage(ins->buffer));
 	MarkBufferDirty(ins->buffer);
 }
@@ -283,6 +296,8 @@ pack_run(const UndoInsertion *ins, char **p)
 {
 	RelFileNumber file = ins->locator.relNumber;
 
+	Assert(ins->run < undo_insertion_offset(ins, 0));
+	Assert(!ins->new_run || ins->run == ins->start);
 	if (!ins->new_run)
 	{
 		*p = undo_pack(*p, undo_insertion_offset(ins, 0) - ins->run);
@@ -302,6 +317,7 @@ register_brief(UndoInsertion *ins, uint8 block_id)
 	uint8		brief = UNDO_WAL_BRIEF | rec->kind << 4;
 	bool		zero = rec->payload_len == 1 && rec->payload[0] == 0;
 
+	Assert(ins->nrecs == 1 && !ins->lent && rec->kind < 8);
 	if (rec->flags != 1)
 	{
 		brief |= UNDO_WAL_BRIEF_FLAGS;
@@ -314,6 +330,7 @@ register_brief(UndoInsertion *ins, uint8 block_id)
 		p = undo_pack_urp(p, rec->urp, rec->chain);
 	}
 	ins->wal_header[0] = (char) brief;
+	Assert(p - ins->wal_header <= sizeof(ins->wal_header));
 	if (brief != UNDO_WAL_USUAL || !zero)
 		XLogRegisterBufData(block_id, ins->wal_header, p - ins->wal_header);
 	if (!zero)
@@ -328,6 +345,9 @@ undo_insert_register(UndoInsertion *ins, uint8 block_id, OffsetNumber offset)
 	char	   *p = start + 1;
 	uint8		flags = ins->lent ? UNDO_WAL_LENT : 0;
 
+	Assert(CritSectionCount > 0);
+	AssertPageExclusive(ins->buffer);
+	Assert(!ins->lent || ins->nrecs == 1);
 	XLogRegisterBuffer(block_id, ins->buffer, REGBUF_STANDARD);
 	if (offset != InvalidOffsetNumber && block_id != 0 && !ins->lent &&
 		ins->nrecs == 1 && ins->rec[0].offset == offset &&
@@ -380,6 +400,8 @@ undo_insert_register(UndoInsertion *ins, uint8 block_id, OffsetNumber offset)
 void
 undo_insert_set_lsn(UndoInsertion *ins, XLogRecPtr lsn)
 {
+	Assert(CritSectionCount > 0 && !XLogRecPtrIsInvalid(lsn));
+	AssertPageExclusive(ins->buffer);
 	PageSetLSN(BufferGetPage(ins->buffer), lsn);
 }
 
@@ -389,6 +411,9 @@ log_alone(UndoInsertion *ins, Buffer source)
 	xl_undo_insert xlrec = {0};
 	XLogRecPtr	lsn;
 
+	Assert(CritSectionCount > 0 &&
+		   ins->persistence == RELPERSISTENCE_PERMANENT);
+	Assert(!ins->lent || undo_debug_page_is_locked(source, true));
 	xlrec.first_offset = undo_insertion_offset(ins, 0);
 	for (int i = 0; i < ins->nrecs; i++)
 	{
@@ -410,6 +435,7 @@ log_alone(UndoInsertion *ins, Buffer source)
 void
 undo_insert_log_alone(UndoInsertion *ins)
 {
+	Assert(CritSectionCount > 0);
 	if (ins->persistence == RELPERSISTENCE_PERMANENT)
 		log_alone(ins, InvalidBuffer);
 }
@@ -421,6 +447,7 @@ pack_lent(const UndoInsertRec *rec, const UndoLent *lent, int n, char *buf)
 	char	   *p = undo_pack(buf, n);
 	int			at = 0;
 
+	Assert(n > 0 && n <= UNDO_MAX_LENT);
 	for (int i = 0; i < n; i++)
 	{
 		Assert(lent[i].at >= at);
@@ -453,6 +480,8 @@ undo_insert_log_lent(UndoInsertion *ins, Buffer source, const UndoLent *lent,
 	PGAlignedBlock packed;
 
 	Assert(ins->nrecs == 1 && n <= UNDO_MAX_LENT);
+	Assert(CritSectionCount > 0);
+	AssertPageExclusive(source);
 	for (int i = 0; i < n; i++)
 	{
 		Assert(lent[i].len >= UNDO_MIN_LENT);
@@ -487,6 +516,9 @@ undo_insert_release(UndoInsertion *ins)
 		((PageHeader) BufferGetPage(ins->buffer))->pd_lower - ins->start +
 		(ins->new_relation ? sizeof(UndoPageRelation) : 0);
 
+	Assert(CritSectionCount == 0);
+	AssertPageExclusive(ins->buffer);
+	Assert(att->attached && att->log == ins->log);
 	if (ins->new_run)
 	{
 		att->run_fxid = ins->fxid;
@@ -522,6 +554,8 @@ undo_insert_redo_urp(XLogReaderState *record, uint8 block_id, uint16 offset)
 
 	XLogRecGetBlockTag(record, block_id, &locator, NULL, &block);
 	Assert(locator.dbOid == UNDO_DATABASE);
+	Assert(locator.relNumber >= UNDO_PERMANENT_BASE &&
+		   locator.relNumber < UNDO_UNLOGGED_BASE);
 	return MakeUndoRecPtr(locator.relNumber - UNDO_PERMANENT_BASE,
 						  block, offset);
 }
@@ -613,6 +647,7 @@ decode_insertion(XLogReaderState *record, uint8 block_id,
 	UndoRecPtr	first = undo_insert_redo_urp(record, block_id, first_offset);
 	uint8		flags;
 
+	Assert(table_block != NULL);
 	ins->log = UndoRecPtrGetLog(first);
 	if (len == 0 || ((uint8) *p & UNDO_WAL_BRIEF) != 0)
 	{
@@ -673,6 +708,7 @@ unpack_lent(UndoInsertRec *rec, const char *source, char *buf)
 	UndoLent	lent[UNDO_MAX_LENT];
 	uint64		at = 0;
 
+	Assert(rec->payload_len <= UNDO_MAX_PAYLOAD);
 	if (n > UNDO_MAX_LENT)
 		elog(PANIC, "undo block data of a WAL record is malformed");
 	for (int i = 0; i < (int) n; i++)
@@ -720,6 +756,7 @@ redo_insertion(XLogReaderState *record, uint8 block_id, uint16 first_offset,
 {
 	Buffer		buffer;
 
+	Assert(InRecovery);
 	if (XLogReadBufferForRedo(record, block_id, &buffer) == BLK_NEEDS_REDO)
 	{
 		Page		page = BufferGetPage(buffer);

@@ -84,6 +84,7 @@ undo_survey_databases(Fxid copied_after)
 	TableScanDesc scan;
 	HeapTuple	tuple;
 
+	AssertNoPageLocked();
 	if (own)
 		StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -125,6 +126,7 @@ undo_survey_databases(Fxid copied_after)
 void
 undo_survey_alone(void)
 {
+	Assert(!IsUnderPostmaster);
 	if (pg_atomic_read_u32(&UndoShmem->copies_done) == 0 &&
 		undo_survey_databases(undo_log_horizons().all_visible_before) == NIL)
 		pg_atomic_write_u32(&UndoShmem->copies_done, 1);
@@ -141,6 +143,7 @@ start_visit(Oid dboid)
 	BackgroundWorker worker;
 	MemoryContext old;
 
+	Assert(visit_handle == NULL && OidIsValid(dboid));
 	memset(&worker, 0, sizeof(worker));
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS |
 		BGWORKER_BACKEND_DATABASE_CONNECTION;
@@ -215,6 +218,7 @@ visit_one(List *databases)
 static void
 confirm_tables(void)
 {
+	Assert(pg_atomic_read_u32(&UndoShmem->copies_done) != 0);
 	if (confirm_from == InvalidFxid)
 	{
 		confirm_from = U64FromFullTransactionId(ReadNextFullTransactionId());
@@ -236,6 +240,7 @@ undo_survey_round(const UndoScanResult *found)
 	Fxid		start = pg_atomic_read_u64(&UndoShmem->start_fxid);
 	bool		running;
 
+	Assert(!OidIsValid(MyDatabaseId));
 	if (pg_atomic_read_u32(&UndoShmem->copies_done) != 0 &&
 		pg_atomic_read_u32(&UndoShmem->tables_known) != 0)
 		return true;
@@ -291,6 +296,7 @@ roll_back_copy(Oid reloid, BlockNumber *blocks, int nblocks)
 {
 	Relation	rel;
 
+	Assert(OidIsValid(reloid) && IsTransactionState());
 	report_table("rolling back copied pages of table \"%s\"", reloid);
 	rel = try_relation_open(reloid, AccessShareLock);
 	if (rel == NULL)
@@ -351,6 +357,7 @@ list_tables(void)
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
+	Assert(IsTransactionState() && OidIsValid(MyDatabaseId));
 	if (!OidIsValid(am))
 		return NIL;
 	rel = table_open(RelationRelationId, AccessShareLock);
@@ -380,6 +387,7 @@ give_frozenxid(Oid reloid)
 	bool		updated;
 	bool		updated_multi;
 
+	Assert(OidIsValid(reloid) && IsTransactionState());
 	report_table("setting relfrozenxid of table \"%s\"", reloid);
 	rel = try_relation_open(reloid, ShareUpdateExclusiveLock);
 	xid = undo_frozen_xid();

@@ -92,6 +92,7 @@ current_level(void)
 void
 undo_xact_reserve_memory(void)
 {
+	Assert(CritSectionCount == 0 && !undo_xact_in_abort);
 	current_level();
 	while (npages + UNDO_MAX_INSERTION > maxpages)
 		pages = grow(pages, &maxpages, sizeof(UndoTouchedPage));
@@ -147,6 +148,8 @@ undo_xact_remember(UndoInsertion *ins, uint16 bytes)
 
 	Assert(nlevels > 0);
 	Assert(level->nest_level == GetCurrentTransactionNestLevel());
+	Assert(ins->fxid != InvalidFxid);
+	AssertPageExclusive(ins->buffer);
 	if (!is_unlimited(ins->persistence))
 	{
 		level->bytes += bytes;
@@ -202,6 +205,7 @@ rollback_from(int first_page, int first_run, bool overflow, uint64 bytes)
 			batch[i] = swap;
 		}
 	}
+	Assert(ntemp <= n && CritSectionCount == 0);
 	if (ntemp > 0 && !undo_apply_foreground(batch, ntemp, NULL, 0, true))
 		undo_attach_keep_temp();
 	if (overflow)
@@ -228,6 +232,7 @@ rollback_levels(int level)
 	bool		overflow = false;
 	uint64		bytes = 0;
 
+	Assert(level >= 1);
 	while (nlevels > 0 && levels[nlevels - 1].nest_level >= level)
 	{
 		overflow |= levels[--nlevels].overflow;
@@ -251,6 +256,7 @@ forget_level(int level)
 	int			first = npages;
 	int			kept;
 
+	Assert(nlevels > 0 && levels[nlevels - 1].nest_level == level);
 	while (first > 0 && pages[first - 1].nest_level == level)
 		first--;
 	kept = first;
@@ -286,6 +292,7 @@ merge_level(int level)
 	}
 	else
 		child->nest_level--;
+	Assert(nlevels > 0 && levels[nlevels - 1].nest_level < level);
 	for (int i = npages - 1; i >= 0 && pages[i].nest_level == level; i--)
 		pages[i].nest_level--;
 	for (int i = nruns - 1; i >= 0 && runs[i].nest_level == level; i--)
@@ -296,6 +303,7 @@ merge_level(int level)
 static void
 end_transaction(void)
 {
+	Assert(!undo_xact_in_abort && nlevels <= 1);
 	undo_attach_end();
 	nlevels = npages = nruns = 0;
 }
