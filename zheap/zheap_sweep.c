@@ -86,6 +86,7 @@ find_stale_rows(Page page, StaleRows *rows)
 {
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
 
+	Assert(ZPageMayHoldStale(page));
 	rows->n = 0;
 	rows->bodiless = rows->spilled = false;
 	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
@@ -129,6 +130,7 @@ newest_is_settled(ZSweep *sweep, UndoReader *reader, const UndoHorizons *hz,
 	ZWalk		walk;
 	ZXactStatus status;
 
+	AssertPageLocked(buffer);
 	zheap_walk_init(&walk, sweep->rel, reader, hz,
 					BufferGetBlockNumber(buffer), off, NULL, NULL);
 	if (zheap_walk_start(&walk, BufferGetPage(buffer)) != ZWALK_OWNED)
@@ -162,6 +164,8 @@ stamp_page(ZSweep *sweep, Buffer buffer, TransactionId stamp, Fxid conflict)
 	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
 	Page		page = zheap_delta_begin(delta, sweep->rel, buffer);
 
+	AssertPageExclusive(buffer);
+	Assert(stamp == ZPAGE_STAMP_LOOKING || TransactionIdIsNormal(stamp));
 	ZPageStamp(page) = stamp;
 	zheap_delta_finish(delta, conflict);
 	pfree(delta);
@@ -175,6 +179,7 @@ clear_marks(ZSweep *sweep, Buffer buffer, const StaleRows *rows,
 	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
 	Page		page = zheap_delta_begin(delta, sweep->rel, buffer);
 
+	AssertPageExclusive(buffer);
 	for (int i = 0; i < rows->n; i++)
 	{
 		char	   *tuple = (char *) page +
@@ -196,6 +201,9 @@ clear_marks(ZSweep *sweep, Buffer buffer, const StaleRows *rows,
 static bool
 list_rows(ZSweep *sweep, BlockNumber block, const StaleRows *rows)
 {
+	Assert(rows->n > 0);
+	Assert(sweep->ntids == 0 ||
+		   ItemPointerGetBlockNumber(&sweep->tids[sweep->ntids - 1]) < block);
 	if (sweep->ntids + rows->n > sweep->maxtids)
 		return false;			/* next time */
 	if (sweep->ntids + rows->n > sweep->allocated)
@@ -222,6 +230,7 @@ zheap_sweep_clear(ZSweep *sweep, Buffer buffer, const UndoHorizons *hz)
 	StaleRows	rows;
 	Fxid		stamped;
 
+	AssertPageExclusive(buffer);
 	if (likely(!ZPageMayHoldStale(page)))
 		return;
 	find_stale_rows(page, &rows);
@@ -239,6 +248,7 @@ zheap_sweep_list(ZSweep *sweep, Buffer buffer)
 	StaleRows	rows;
 	Fxid		conflict = InvalidFxid;
 
+	AssertPageExclusive(buffer);
 	if (likely(!ZPageMayHoldStale(page)) || stamped_fxid(page) != InvalidFxid)
 		return;
 	hz = undo_log_horizons();
@@ -289,6 +299,7 @@ entry_around(ItemPointer tid)
 static void
 keep_page(ZSweep *sweep, BlockNumber block)
 {
+	Assert(BlockNumberIsValid(block));
 	if (sweep->kept == NULL)
 	{
 		HASHCTL		ctl;
@@ -316,6 +327,7 @@ is_garbage(ItemPointer tid, void *arg)
 	bool		newest;
 	bool		needed;
 
+	Assert(sweep->index != NULL);
 	if (bsearch(tid, sweep->tids, sweep->ntids, sizeof(ItemPointerData),
 				zheap_keyed_compare_tids) == NULL)
 		return false;
@@ -346,6 +358,7 @@ stamp_pages(ZSweep *sweep)
 	TransactionId next = ReadNextTransactionId();
 	BlockNumber last = InvalidBlockNumber;
 
+	AssertNoPageLocked();
 	for (Size i = 0; i < sweep->ntids; i++)
 	{
 		BlockNumber block = ItemPointerGetBlockNumber(&sweep->tids[i]);
@@ -369,6 +382,7 @@ stamp_pages(ZSweep *sweep)
 int64
 zheap_sweep_indexes(ZSweep *sweep, IndexVacuumInfo *indexes, int nindexes)
 {
+	AssertNoPageLocked();
 	if (sweep->npages == 0 ||
 		(uint64) sweep->npages * SWEEP_MIN_FRACTION <
 		RelationGetNumberOfBlocks(sweep->rel))
