@@ -43,6 +43,7 @@ delete_write(ZRowWrite *w, bool changing_part)
 	bool		plain;
 	UndoRecPtr	urp;
 
+	Assert(w->held.pages && w->choice.id != 0);
 	zheap_row_header(w, &header);
 	Assert(!ZHeaderIsEnded(&header));
 	plain = !changing_part && w->choice.tenure != ZTENURE_STUB &&
@@ -86,6 +87,8 @@ log_covered(Buffer buffer, OffsetNumber off, const ZTupleHeader *header,
 	char		packed[ZCHANGE_MAX_HEAD];
 	XLogRecPtr	lsn;
 
+	Assert(CritSectionCount > 0 && ZHeaderIsEnded(header));
+	AssertPageExclusive(buffer);
 	head.flags = ZCHANGE_NO_UNDO | ZCHANGE_SAME_NATTS;
 	head.tenure = ZTENURE_CONTINUE;
 	head.xact_slot = header->slot;
@@ -168,6 +171,7 @@ delete_covered(Relation rel, const ItemPointerData *tid, CommandId cid,
 		UnlockReleaseBuffer(buffer);
 		return false;
 	}
+	AssertPageExclusive(buffer);
 	zheap_predicate_conflict_in(rel, block, off, image, image_len);
 	delete_tell(logical, image, image_len);
 
@@ -208,6 +212,8 @@ zheap_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
 	ZLogical	logical;
 	TM_Result	result;
 
+	Assert(CritSectionCount == 0 && !RecoveryInProgress());
+	AssertNoPageLocked();
 	zheap_epq_running = false;
 	UNDO_IDLE_POINT("delete");
 	zheap_logical_begin(&logical, rel, 0, true);

@@ -31,6 +31,8 @@ void
 zheap_lend_begin(ZLend *lend, Relation rel, const ZLendPiece *piece,
 				 int npieces)
 {
+	Assert(npieces > 0);
+	AssertNoPageLocked();
 	lend->rel = rel;
 	lend->piece = piece;
 	lend->npieces = npieces;
@@ -57,6 +59,7 @@ zheap_lend_begin(ZLend *lend, Relation rel, const ZLendPiece *piece,
 void
 zheap_lend_end(ZLend *lend)
 {
+	Assert(lend->nlocked == 0);
 	for (int i = 0; i < lend->npages; i++)
 		ReleaseBuffer(lend->buffer[i]);
 	lend->npages = 0;
@@ -164,6 +167,8 @@ zheap_lend_take(ZLend *lend, Buffer buffer, int first,
 	int			last;
 
 	Assert(lend->nlocked == 0);
+	AssertPageExclusive(buffer);
+	Assert(lend->nlocked == 0);
 	if (lend->npages == 0 || !undo_images_are_complete())
 		return false;
 	while (i < lend->npieces && lend->piece[i].row < first)
@@ -199,6 +204,7 @@ zheap_lend_take(ZLend *lend, Buffer buffer, int first,
 void
 zheap_lend_dirty(ZLend *lend)
 {
+	Assert(CritSectionCount > 0);
 	for (int i = 0; i < lend->nlocked; i++)
 		MarkBufferDirty(lend->locked[i]);
 }
@@ -206,6 +212,7 @@ zheap_lend_dirty(ZLend *lend)
 void
 zheap_lend_register(ZLend *lend)
 {
+	Assert(CritSectionCount > 0);
 	for (int i = 0; i < lend->nlocked; i++)
 		XLogRegisterBuffer(ZLEND_BLOCK + i, lend->locked[i], REGBUF_STANDARD);
 }
@@ -213,6 +220,7 @@ zheap_lend_register(ZLend *lend)
 void
 zheap_lend_logged(ZLend *lend, Buffer buffer, XLogRecPtr lsn)
 {
+	Assert(CritSectionCount > 0);
 	for (int i = 0; i < lend->nlocked; i++)
 		PageSetLSN(BufferGetPage(lend->locked[i]), lsn);
 
