@@ -30,6 +30,7 @@ find_base(ZReadContext *cx, BlockNumber block, Fxid w, UndoRecPtr u,
 {
 	ZWalk		walk;
 
+	Assert(w != InvalidFxid && UndoRecPtrIsValid(u));
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block,
 					InvalidOffsetNumber, NULL, NULL);
 	walk.fxid = w;
@@ -72,6 +73,7 @@ base_is_due(Page page, const ZXactSlotChoice *choice)
 	uint64		hash = choice->prev_urp * UINT64CONST(0x9E3779B97F4A7C15);
 	OffsetNumber off;
 
+	Assert(UndoRecPtrIsValid(choice->prev_urp));
 	if ((hash >> 32) % BASE_INTERVAL != 0)
 		return false;
 	for (off = FirstOffsetNumber; off <= max; off++)
@@ -102,6 +104,7 @@ zheap_describe_tenure(ZReadContext *cx, Page page, BlockNumber block,
 	ZXactSlot	slot = stub ? NULL : ZPageGetXactSlot(page, choice->id);
 
 	Assert(stub || slot->urp == choice->prev_urp);
+	Assert(CritSectionCount == 0 && u->writer != InvalidFxid);
 	Assert(stub ||
 		   (choice->tenure == ZTENURE_FREE) == ZXactSlotIsFree(slot));
 
@@ -156,6 +159,7 @@ zheap_describe_old(ZReadContext *cx, Page page, BlockNumber block,
 {
 	ZWalk		walk;
 
+	Assert(ZUndoIsChange(u) && !ZHeaderIsEnded(hdr));
 	zheap_describe_tenure(cx, page, block, choice, u);
 
 	u->flags &= ~ZUNDO_OLD_MASK;
