@@ -183,6 +183,7 @@ row_is_stale(ZCheck *check, const ItemPointerData *tid)
 	Page		page;
 	bool		stale;
 
+	AssertNoPageLocked();
 	if (ItemPointerGetBlockNumber(tid) >=
 		RelationGetNumberOfBlocks(check->rel))
 		return false;
@@ -207,6 +208,7 @@ collect_by_scan(ZCheck *check, IndexPass *pass, IndexCheck *index)
 										 pass->snapshot, NULL, 0, 0);
 	ItemPointer tid;
 
+	AssertNoPageLocked();
 	scan->xs_want_itup = true;
 	scan->ignore_killed_tuples = false;
 	index_rescan(scan, NULL, 0, NULL, 0);
@@ -284,6 +286,7 @@ check_pointer(ZCheck *check, void *arg)
 	Page		page;
 	bool		used = false;
 
+	AssertNoPageLocked();
 	if (check->block < RelationGetNumberOfBlocks(check->rel))
 	{
 		buffer = ReadBuffer(check->rel, check->block);
@@ -304,6 +307,7 @@ check_pointer(ZCheck *check, void *arg)
 static void
 pass_over(ZCheck *check, IndexPass *pass, IndexCheck *index, int64 upto)
 {
+	AssertNoPageLocked();
 	while (index->tid < upto)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -439,6 +443,8 @@ check_indexes(ZCheck *check, LOCKMODE lockmode)
 {
 	IndexPass	pass = {0};
 
+	Assert(lockmode == ShareUpdateExclusiveLock ||
+		   lockmode == AccessShareLock);
 	pass.snapshot = GetActiveSnapshot();
 	pass.entries_stay = lockmode == ShareUpdateExclusiveLock;
 	pass.estate = CreateExecutorState();

@@ -118,6 +118,8 @@ check_xact_slot(ZCheck *check, int id)
 {
 	ZXactSlot	slot = ZPageGetXactSlot(check->page, id);
 
+	AssertPageLocked(check->buffer);
+	Assert(id >= 1 && id <= ZPageGetOpaque(check->page)->nslots);
 	if (ZXactSlotIsFree(slot))
 		return;
 	if (ZXactSlotFxid(slot) >= check->next_fxid)
@@ -149,6 +151,8 @@ check_chain(ZCheck *check, int id)
 {
 	ZWalk	   *walk;
 
+	AssertPageLocked(check->buffer);
+	Assert(id >= 1 && id <= ZPageGetOpaque(check->page)->nslots);
 	if (ZXactSlotIsFree(ZPageGetXactSlot(check->page, id)))
 		return;
 	walk = palloc(sizeof(ZWalk));
@@ -193,6 +197,7 @@ check_spill_chain(ZCheck *check)
 {
 	ZSpillChain chain;
 
+	AssertPageLocked(check->buffer);
 	if ((ZPageGetOpaque(check->page)->flags & ZPAGE_HAS_SPILL) == 0)
 		return;
 	zheap_spill_chain_start(&chain, check->page);
@@ -349,6 +354,7 @@ check_history(ZCheck *check)
 	bool		aborted = false;
 	JumpEnd    *ends = NULL;
 
+	AssertPageLocked(check->buffer);
 	zheap_walk_init(walk, check->rel, &check->reader, &check->hz,
 					check->block, check->off, image, &len);
 	walk->budget = ROW_BUDGET;
@@ -462,6 +468,7 @@ check_all_visible(ZCheck *check)
 {
 	const char *problem = why_not_all_visible(check);
 
+	AssertPageLocked(check->buffer);
 	if (problem != NULL)
 		zheap_check_page_complain(check,
 								  psprintf("%s on a page marked all-visible in the visibility map",
@@ -492,6 +499,7 @@ check_structure(ZCheck *check, bool in_map)
 {
 	char	   *problem = NULL;
 
+	AssertPageLocked(check->buffer);
 	if (!PageIsNew(check->page))
 		problem = zheap_page_problem(check->page);
 	if (next_unit(check))
@@ -541,6 +549,7 @@ check_units(ZCheck *check)
 static void
 check_page(ZCheck *check, void *arg)
 {
+	AssertNoPageLocked();
 	check->unit = 0;
 	check->off = InvalidOffsetNumber;
 	check->hz = undo_log_horizons();
@@ -566,6 +575,7 @@ zheap_check_pages(ZCheck *check)
 	MemoryContext old = MemoryContextSwitchTo(check->context);
 
 	Assert(ActiveSnapshotSet());
+	AssertNoPageLocked();
 	for (check->block = 0; check->block < nblocks; check->block++)
 	{
 		check->resume = -1;

@@ -77,6 +77,7 @@ fetch_values(ZCheck *check, void *arg)
 	TupleTableSlot *slot = (TupleTableSlot *) arg;
 	TupleDesc	desc = slot->tts_tupleDescriptor;
 
+	AssertNoPageLocked();
 	for (int i = 0; i < desc->natts; i++)
 	{
 		if (TupleDescAttr(desc, i)->attlen == -1 && !slot->tts_isnull[i] &&
@@ -148,6 +149,7 @@ check_chunks(ZCheck *check, void *arg)
 	int			valid;
 	IndexScanDesc scan;
 
+	AssertNoPageLocked();
 	valid = toast_open_indexes(toast->rel, AccessShareLock, &indexes,
 							   &nindexes);
 	scan = index_beginscan(toast->rel, indexes[valid], toast->snapshot, NULL,
@@ -181,6 +183,7 @@ check_chunks(ZCheck *check, void *arg)
 void
 zheap_check_toast_orphans(ZCheck *check, ZToastCheck *toast)
 {
+	AssertNoPageLocked();
 	/* heap's rewrites leave the values of old versions behind */
 	if (toast == NULL ||
 		toast->rel->rd_tableam != check->rel->rd_tableam)

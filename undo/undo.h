@@ -10,6 +10,7 @@
  *		undo/undo_defs.h		types alone
  *		undo/undo_pack.h		numbers and pointers in few bytes
  *		undo/undo_cache.h		memory of read caches
+ *		undo/undo_assert.h		asserts of locks held
  *
  * and inspect/, which shows the store's inside,
  *
@@ -37,6 +38,7 @@
 #include "undo/record/undo_insert.h"
 #include "undo/record/undo_record.h"
 #include "undo/rollback/undo_apply.h"
+#include "undo/undo_assert.h"
 #include "undo/undo_module.h"
 
 #endif							/* UNDO_H */

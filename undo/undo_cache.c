@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "utils/memutils.h"
 
 #include "undo/undo_cache.h"
@@ -17,6 +18,7 @@ static MemoryContext cache_context = NULL;
 void *
 undo_cache_alloc(Size size)
 {
+	Assert(CritSectionCount == 0);
 	if (cache_context == NULL)
 		cache_context = AllocSetContextCreate(TopMemoryContext,
 											  "zheap read caches",

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * undo_debug.c
- *	  Knobs and points for tests; empty without assertions.
+ *	  Knobs and points for tests, and what assertions ask about locks; empty
+ *	  without assertions.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,11 +16,14 @@
 #include "common/pg_prng.h"
 #include "miscadmin.h"
 #include "postmaster/postmaster.h"
+#include "storage/buf_internals.h"
+#include "storage/bufmgr.h"
 #include "storage/pmsignal.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
 
 #include "pg_compat.h"
+#include "undo/undo_assert.h"
 #include "undo/undo_debug.h"
 
 #ifdef USE_ASSERT_CHECKING
@@ -256,6 +260,34 @@ act_by_chance(const char *name, UndoPointKind kind)
 		act_idle();
 	else
 		pg_usleep(1 + pg_prng_uint32(&chance) % 2000);
+}
+
+/* ----------------------------------------------------------------
+ *	locks on buffers
+ * ----------------------------------------------------------------
+ */
+
+bool
+undo_debug_page_is_locked(Buffer buffer, bool exclusively)
+{
+	LWLock	   *lock;
+
+	if (!BufferIsValid(buffer))
+		return false;
+	if (BufferIsLocal(buffer))
+		return true;
+	lock = BufferDescriptorGetContentLock(GetBufferDescriptor(buffer - 1));
+	return exclusively ? LWLockHeldByMeInMode(lock, LW_EXCLUSIVE) :
+		LWLockHeldByMe(lock);
+}
+
+bool
+undo_debug_no_page_is_locked(void)
+{
+	BufferDesc *first = GetBufferDescriptor(0);
+
+	return !LWLockAnyHeldByMe(BufferDescriptorGetContentLock(first), NBuffers,
+							  sizeof(BufferDescPadded));
 }
 
 /* ----------------------------------------------------------------

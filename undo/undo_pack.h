@@ -224,6 +224,7 @@ undo_pack_urp(char *p, UndoRecPtr from, UndoRecPtr urp)
 		memcpy(p, &urp, sizeof(UndoRecPtr));
 		return p + sizeof(UndoRecPtr);
 	}
+	Assert(form <= 6 && nbytes <= 3);
 	p = undo_pack_u16(p, (form << UNDO_URP_OFFSET_BITS) |
 					  UndoRecPtrGetOffset(urp));
 	if (form > 3)
@@ -243,6 +244,7 @@ undo_unpack_urp(const char *p, const char *end, UndoRecPtr from,
 	uint64		diff = 0;
 	int			n;
 
+	Assert(UndoRecPtrGetBlock(from) < (uint32) 1 << UNDO_BLOCK_BITS);
 	p = undo_unpack_u16(p, end, &head);
 	if (p == NULL)
 		return NULL;
@@ -273,6 +275,7 @@ undo_unpack_urp(const char *p, const char *end, UndoRecPtr from,
 	}
 	if (end - p < n)
 		return NULL;
+	Assert(n <= 3);
 	if (n > 0)
 		diff = (uint8) p[0];
 	if (n > 1)

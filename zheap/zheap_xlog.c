@@ -27,6 +27,7 @@ confirm_redo(XLogReaderState *record)
 	xl_zheap_confirm xlrec;
 	Buffer		buffer;
 
+	Assert(InRecovery && XLogRecGetDataLen(record) >= SizeOfZHeapConfirm);
 	memcpy(&xlrec, XLogRecGetData(record), SizeOfZHeapConfirm);
 
 	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
@@ -58,6 +59,8 @@ zheap_xlog_redo(XLogReaderState *record)
 {
 	uint8		info = XLogRecGetInfo(record) & ~XLR_INFO_MASK;
 
+	Assert(InRecovery);
+	AssertNoPageLocked();
 	switch (info)
 	{
 		case XLOG_ZHEAP_INSERT:

@@ -28,6 +28,7 @@
 #include "undo/log/undo_page.h"
 #include "undo/log/undo_shmem.h"
 #include "undo/log/undo_stat.h"
+#include "undo/undo_assert.h"
 #include "undo/undo_debug.h"
 #include "undo/undo_defs.h"
 
@@ -93,6 +94,7 @@ pass_marked_pages(DiscardPlan *plan, UndoPagePos *pos, uint64 limit,
 {
 	const UndoLogScan *scan = plan->scan;
 
+	Assert(scan->started && pos->seq <= limit);
 	for (int i = 0; i < scan->nmarks; i++)
 	{
 		const UndoScanMark *mark = &scan->marks[i];
@@ -125,6 +127,7 @@ plan_log(DiscardPlan *plan, Fxid horizon)
 		plan->empty = true;
 		return;
 	}
+	Assert(scan->started && scan->head.seq <= scan->cursor.seq);
 	if (scan->nranges > 0)
 		limit = scan->ranges[0].first.seq;
 
@@ -164,6 +167,8 @@ plan_log(DiscardPlan *plan, Fxid horizon)
 		pos = scan->cursor;
 	else if (scan->nranges > 0 && pos.seq == scan->ranges[0].first.seq)
 		pos = scan->ranges[0].first;
+	Assert(pos.seq >= scan->head.seq && pos.seq <= scan->cursor.seq);
+	Assert(plan->max_discarded < horizon);
 	plan->head = pos;
 	plan->moves = UndoLogHead(pos.block, plan->head_offset) != scan->head_seen;
 }
@@ -249,6 +254,7 @@ shrink_log(const DiscardPlan *plan)
 			if (unused)
 			{
 				undo_log_reset(plan->ref.persistence, plan->ref.number);
+				Assert(!plan->scan->empty);
 				undo_scan_forget(plan->scan);
 			}
 		}
@@ -273,6 +279,8 @@ static void
 publish_plan(DiscardPlan *plan, Fxid all_visible_before, Fxid discard_before)
 {
 	Assert(plan->moves && plan->max_discarded < discard_before);
+	Assert(all_visible_before <= discard_before);
+	Assert(plan->head.seq >= plan->scan->head.seq);
 	undo_log_discard(plan->ref.persistence, plan->ref.number,
 					 plan->head.block, plan->head_offset, all_visible_before,
 					 discard_before);
@@ -292,6 +300,7 @@ add_step(UndoPassReport *report, Fxid last, uint64 pages, uint64 blocked)
 {
 	UndoStatStep *step = &report->steps[report->nsteps++];
 
+	Assert(blocked <= pages);
 	step->last = last;
 	step->pages = pages;
 	step->blocked = blocked;
@@ -304,6 +313,7 @@ add_rollback(UndoPassReport *report, int *max, Fxid fxid, Oid dboid,
 {
 	UndoRollbackStat *entry;
 
+	Assert(fxid != InvalidFxid && pages > 0);
 	/* the last ones are the likeliest */
 	for (int i = report->nrollbacks - 1;
 		 i >= Max(0, report->nrollbacks - UNDO_STAT_ROLLBACKS); i--)
@@ -418,6 +428,8 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 	bool		all_empty = true;
 	Fxid		idle_step = IDLE_HORIZON_STEP;
 
+	AssertNoPageLocked();
+	Assert(CritSectionCount == 0 && !RecoveryInProgress());
 	if (connected && IsUnderPostmaster)
 		elog(ERROR, "undo is discarded by the launcher only");
 

@@ -21,6 +21,7 @@
 #include "undo/discard/undo_frozen.h"
 #include "undo/log/undo_log_load.h"
 #include "undo/log/undo_shmem.h"
+#include "undo/undo_assert.h"
 #include "undo/undo_defs.h"
 #include "undo/undo_module.h"
 
@@ -55,6 +56,7 @@ undo_frozen_raise_horizons(void)
 {
 	uint64		wanted;
 
+	AssertNoPageLocked();
 	(void) undo_log_horizons(); /* loads shared state */
 	if (!IsUnderPostmaster)
 		return;
@@ -88,6 +90,7 @@ undo_frozen_warn_of_age(uint32 limit)
 	Fxid		next = U64FromFullTransactionId(ReadNextFullTransactionId());
 	Fxid		unapplied = pg_atomic_read_u64(&UndoShmem->oldest_unapplied);
 
+	Assert(all_visible_before <= next);
 	if (next - all_visible_before <= limit)
 		return;
 	ereport(WARNING,

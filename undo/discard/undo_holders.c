@@ -41,6 +41,7 @@
 #include "undo/log/undo_page.h"
 #include "undo/log/undo_shmem.h"
 #include "undo/log/undo_stat.h"
+#include "undo/undo_assert.h"
 #include "undo/undo_debug.h"
 #include "undo/undo_defs.h"
 #include "undo/undo_module.h"
@@ -70,6 +71,7 @@ undo_holders_retained_pages(char persistence, UndoLogNumber log)
 	Page		page;
 	bool		empty = false;
 
+	Assert(CritSectionCount == 0 && persistence != RELPERSISTENCE_TEMP);
 	if (!BlockNumberIsValid(tail) ||
 		!BlockNumberIsValid(UndoLogHeadBlock(head)) ||
 		pg_atomic_read_u32(&shared->state) == UNDO_LOG_RETIRED)
@@ -296,6 +298,7 @@ measure(List *list)
 			holder->pid == MyProcPid)
 			continue;
 		second = Min(second, Max(oldest, holder->oldest));
+		Assert(oldest <= second);
 		oldest = Min(oldest, holder->oldest);
 	}
 	foreach(lc, list)
@@ -330,6 +333,8 @@ undo_holders(void)
 	List	   *list = NIL;
 	Fxid		unapplied = pg_atomic_read_u64(&UndoShmem->oldest_unapplied);
 
+	Assert(CritSectionCount == 0);
+	AssertNoPageLocked();
 	add_backends(&list);
 	add_replication_slots(&list);
 	add_prepared(&list);
@@ -438,6 +443,8 @@ undo_holders_wait_for_room(void)
 {
 	TimestampTz start = GetCurrentTimestamp();
 
+	Assert(CritSectionCount == 0);
+	AssertNoPageLocked();
 	check_xact_limit();
 	for (;;)
 	{

@@ -46,6 +46,7 @@
 #include "undo/log/undo_log_load.h"
 #include "undo/log/undo_page.h"
 #include "undo/log/undo_shmem.h"
+#include "undo/undo_assert.h"
 #include "undo/undo_debug.h"
 #include "undo/undo_defs.h"
 #include "undo/undo_module.h"
@@ -87,6 +88,7 @@ undo_scan_xid_status(Fxid fxid)
 	TransactionId xid = XidFromFxid(fxid);
 	Fxid		oldest;
 
+	Assert(CritSectionCount == 0 && fxid != InvalidFxid);
 	if (fxid >= next || !TransactionIdIsNormal(xid))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
@@ -170,6 +172,8 @@ undo_scan_of_log(const UndoLogRef *ref)
 {
 	int			k = ref->persistence == RELPERSISTENCE_UNLOGGED ? 1 : 0;
 
+	Assert(ref->persistence != RELPERSISTENCE_TEMP);
+	Assert(ref->number < UNDO_MAX_LOGS);
 	if (ref->number >= nscans[k])
 	{
 		int			n = Max(SCANS_START, nscans[k]);
@@ -219,6 +223,8 @@ note_page(UndoLogScan *scan, const UndoPageFindings *findings)
 	UndoScanMark *last = scan->nmarks == 0 ? NULL :
 		&scan->marks[scan->nmarks - 1];
 
+	Assert(scan->started && scan->nmarks <= UNDO_SCAN_MARKS);
+	Assert(last == NULL || last->end_seq < scan->cursor.seq);
 	if (last == NULL || findings->max_fxid > last->last)
 	{
 		if (scan->nmarks == UNDO_SCAN_MARKS)
@@ -245,6 +251,8 @@ read_page(const UndoLogRef *ref, BlockNumber block, Page page,
 {
 	Buffer		buffer;
 
+	AssertNoPageLocked();
+	Assert(block != 0);
 	CHECK_FOR_INTERRUPTS();
 	last_block = block;
 	buffer = undo_file_read_used(ref->persistence, ref->number, block);
@@ -304,6 +312,7 @@ bool
 undo_scan_copy_page(const UndoLogRef *ref, const UndoLogScan *scan,
 					UndoPagePos *pos, Page page)
 {
+	Assert(pos->seq > 0);
 	if (copy_page(ref, pos->block, page) &&
 		UndoPageGetOpaque(page)->seq == pos->seq)
 		return true;
@@ -321,6 +330,7 @@ undo_scan_copy_page(const UndoLogRef *ref, const UndoLogScan *scan,
 void
 undo_scan_step(UndoPagePos *pos, Page page)
 {
+	Assert(UndoPageGetOpaque(page)->seq == pos->seq);
 	pos->block = UndoPageGetOpaque(page)->next;
 	pos->seq++;
 }
@@ -347,6 +357,7 @@ add_database(UndoScanResult *result, Oid dboid)
 		result->maxdatabases = more;
 	}
 	result->databases[result->ndatabases++] = dboid;
+	Assert(result->ndatabases <= result->maxdatabases);
 }
 
 /* the page's entries from byte offset "from" on */
@@ -361,6 +372,8 @@ judge_page(const UndoLogRef *ref, const UndoPagePos *pos, Page page,
 	UndoXidStatus status = UNDO_XID_COMMITTED;
 	UndoEntry	entry;
 
+	Assert(opaque->magic == UNDO_PAGE_MAGIC && opaque->seq == pos->seq);
+	Assert(from >= UNDO_FIRST_OFFSET || undo_debug_damage);
 	memset(findings, 0, sizeof(*findings));
 	findings->lower = lower;
 	findings->next = opaque->next;
@@ -419,6 +432,8 @@ judge_page(const UndoLogRef *ref, const UndoPagePos *pos, Page page,
 static void
 add_range(UndoLogScan *scan, const UndoOpenRange *range)
 {
+	Assert(range->npages > 0 && range->running <= range->awaited);
+	Assert(range->awaited != InvalidFxid || range->unapplied != InvalidFxid);
 	if (scan->nranges > 0)
 	{
 		UndoOpenRange *last = &scan->ranges[scan->nranges - 1];
@@ -452,6 +467,7 @@ add_range(UndoLogScan *scan, const UndoOpenRange *range)
 		scan->room.max = max;
 		scan->ranges = scan->room.ranges;
 	}
+	Assert(scan->nranges < scan->room.max);
 	scan->ranges[scan->nranges++] = *range;
 }
 
@@ -461,6 +477,7 @@ add_open_page(UndoLogScan *scan, const UndoPagePos *pos,
 {
 	UndoOpenRange range;
 
+	Assert(!undo_scan_is_final(findings));
 	range.first = *pos;
 	range.npages = 1;
 	range.awaited = findings->awaited;
@@ -491,6 +508,7 @@ start_at_head(const UndoLogRef *ref, UndoLogScan *scan, uint64 head)
 	PGAlignedBlock page;
 	BlockNumber block = UndoLogHeadBlock(head);
 
+	Assert(BlockNumberIsValid(block) && block != 0);
 	if (!copy_page(ref, block, page.data))
 	{
 		if (pg_atomic_read_u64(&ref->shared->head) != head)
@@ -523,6 +541,7 @@ static bool
 range_is_due(const UndoOpenRange *range, const UndoScanContext *context,
 			 bool turn)
 {
+	Assert(range->awaited != InvalidFxid || range->unapplied != InvalidFxid);
 	if (range->unapplied != InvalidFxid ||
 		range->awaited < context->all_visible_before ||
 		(range->mixed && turn))
@@ -625,6 +644,7 @@ scan_log_once(const UndoLogRef *ref, UndoLogScan *scan,
 		scan->head_seen = head;
 	}
 
+	Assert(scan->started && !scan->empty);
 	if (!rescan_ranges(ref, scan, context))
 		return false;
 
@@ -695,6 +715,8 @@ bool
 undo_scan_log(const UndoLogRef *ref, UndoLogScan *scan,
 			  UndoScanContext *context)
 {
+	AssertNoPageLocked();
+	Assert(CritSectionCount == 0);
 	if (scan->in_progress)
 	{
 		scan->in_progress = false;
@@ -732,6 +754,7 @@ undo_scan_has_unapplied(Oid dboid)
 	UndoLogRef *refs;
 	int			nlogs;
 
+	AssertNoPageLocked();
 	context.all_visible_before = undo_log_horizons().all_visible_before;
 	UNDO_POINT("has-unapplied-horizon");
 	context.wanted = dboid;
@@ -773,6 +796,7 @@ visit_range(const UndoLogRef *ref, const UndoLogScan *scan,
 	uint64		end = range->first.seq + range->npages;
 	PGAlignedBlock page;
 
+	Assert(range->npages > 0);
 	if (start->seq >= end)
 		return true;
 	if (start->seq > pos.seq)
@@ -833,6 +857,8 @@ undo_scan_visit_unapplied(Oid dboid, undo_visit_fn visit, void *arg)
 	int			nlogs;
 	bool		full = resume.log < 0;
 
+	AssertNoPageLocked();
+	Assert(CritSectionCount == 0);
 	context.all_visible_before = undo_log_horizons().all_visible_before;
 	UNDO_POINT("visit-horizon");
 	context.wanted = dboid;

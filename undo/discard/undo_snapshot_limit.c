@@ -141,6 +141,7 @@ give_up(void)
 void
 undo_snapshot_limit_give_up(void)
 {
+	Assert(CritSectionCount == 0);
 	if (am_asked())
 		give_up();
 }
@@ -152,6 +153,7 @@ undo_snapshot_limit_give_up(void)
 void
 undo_snapshot_limit_translate(void)
 {
+	Assert(CritSectionCount == 0);
 	if (pg_atomic_read_u32(undo_snapshots_asked) != 0 &&
 		geterrcode() == ERRCODE_QUERY_CANCELED &&
 		GetCurrentTransactionNestLevel() == 1 && am_asked())
@@ -205,6 +207,7 @@ find_candidates(Candidate *list, Fxid *others)
 		if (i < MaxBackends && (proc->lockGroupLeader == NULL ||
 								proc->lockGroupLeader == proc))
 		{
+			Assert(n < MaxBackends);
 			list[n].place = i;
 			list[n].pid = proc->pid;
 			list[n++].xmin = xmin;
@@ -245,6 +248,7 @@ remove_others(Candidate *list, int n, Fxid *others)
 {
 	int			clients = 0;
 
+	Assert(n <= MaxBackends);
 	pgstat_clear_backend_activity_snapshot();
 	for (int i = 0; i < n; i++)
 	{
@@ -276,6 +280,7 @@ send_signal(const Candidate *c, bool idle)
 {
 	PGPROC	   *proc = &ProcGlobal->allProcs[c->place];
 
+	Assert(c->place < MaxBackends && c->pid != MyProcPid);
 	LWLockAcquire(ProcArrayLock, LW_SHARED);
 	if (proc->pid == c->pid && proc->xmin == c->xmin)
 		kill(c->pid, idle ? SIGTERM : SIGINT);
@@ -290,6 +295,7 @@ ask(const Candidate *c, uint64 kb)
 	TimestampTz now = GetCurrentTimestamp();
 	bool		idle;
 
+	Assert(c->place < MaxBackends && TransactionIdIsNormal(c->xmin));
 	pgstat_clear_backend_activity_snapshot();
 	status = client_status(c->pid);
 	if (status == NULL)
@@ -326,6 +332,7 @@ undo_snapshot_limit_round(uint64 retained)
 	uint64		limit = (uint64) undo_snapshot_limit * 1024 / BLCKSZ;
 	uint32		n = 0;
 
+	Assert(!OidIsValid(MyDatabaseId));
 	if (undo_snapshot_limit < 0 &&
 		pg_atomic_read_u32(undo_snapshots_asked) == 0)
 		return;

@@ -24,6 +24,7 @@
 #include "undo/log/undo_log_trim.h"
 #include "undo/log/undo_page.h"
 #include "undo/log/undo_shmem.h"
+#include "undo/undo_assert.h"
 #include "undo/undo_defs.h"
 
 static AttachedLog logs[3];
@@ -38,6 +39,9 @@ static bool temp_rollback_failed = false;
 AttachedLog *
 undo_attach_get(char persistence)
 {
+	Assert(persistence == RELPERSISTENCE_PERMANENT ||
+		   persistence == RELPERSISTENCE_UNLOGGED ||
+		   persistence == RELPERSISTENCE_TEMP);
 	return &logs[persistence == RELPERSISTENCE_PERMANENT ? 0 :
 				 persistence == RELPERSISTENCE_UNLOGGED ? 1 : 2];
 }
@@ -55,6 +59,7 @@ undo_attach(char persistence)
 	AttachedLog *att = undo_attach_get(persistence);
 
 	Assert(!IsParallelWorker() && !RecoveryInProgress());
+	Assert(CritSectionCount == 0);
 	if (!att->attached)
 	{
 		att->log = undo_log_attach(persistence);
@@ -80,6 +85,8 @@ undo_attach(char persistence)
 		att->more_tables = NULL;
 		att->attached = true;
 	}
+	Assert((att->log == UNDO_TEMP_LOG) ==
+		   (persistence == RELPERSISTENCE_TEMP));
 	return att;
 }
 
@@ -92,6 +99,8 @@ undo_attach_note_table(AttachedLog *att, char persistence, Oid reloid)
 {
 	bool		found = false;
 
+	Assert(att->attached && att == undo_attach_get(persistence));
+	Assert(att->ntables <= UNDO_ATTACH_TABLES);
 	if (persistence == RELPERSISTENCE_TEMP)
 		return;
 	for (int i = 0; i < att->ntables; i++)
@@ -138,6 +147,7 @@ pin_tail(AttachedLog *att, char persistence, BlockNumber tail)
 {
 	Buffer		buffer = InvalidBuffer;
 
+	Assert(att->attached && BlockNumberIsValid(tail));
 	if (persistence != RELPERSISTENCE_TEMP && BufferIsValid(att->recent) &&
 		ReadRecentBuffer(undo_file_of_log(persistence, att->log),
 						 MAIN_FORKNUM, tail, att->recent))
@@ -176,6 +186,7 @@ undo_attach_lock_tail(AttachedLog *att, char persistence, BlockNumber tail)
 				 errmsg("page %u of undo log %u is damaged: %s",
 						tail, att->log, problem)));
 	}
+	AssertPageExclusive(buffer);
 	att->recent = buffer;
 	return buffer;
 }
@@ -186,6 +197,7 @@ undo_attach_switch(AttachedLog *att, char persistence)
 	Buffer		buffer = InvalidBuffer;
 
 	Assert(att->attached);
+	Assert(CritSectionCount == 0);
 	PG_TRY();
 	{
 		buffer = undo_log_switch(persistence, att->log);
@@ -196,6 +208,7 @@ undo_attach_switch(AttachedLog *att, char persistence)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	AssertPageExclusive(buffer);
 	return buffer;
 }
 

@@ -29,6 +29,7 @@ undo_fake_relation_init(UndoFakeRelation *fake, RelFileLocator locator,
 {
 	Relation	rel = &fake->rel;
 
+	Assert(RelFileNumberIsValid(locator.relNumber));
 	Assert(persistence == RELPERSISTENCE_PERMANENT ||
 		   persistence == RELPERSISTENCE_UNLOGGED ||
 		   persistence == RELPERSISTENCE_TEMP);
@@ -73,6 +74,7 @@ undo_fake_relation_init(UndoFakeRelation *fake, RelFileLocator locator,
 void
 undo_fake_relation_end(Relation rel)
 {
+	Assert(rel->rd_refcnt == 1 && rel->rd_att == NULL);
 	smgr_forget_relation(rel);
 }
 

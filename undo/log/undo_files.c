@@ -42,6 +42,7 @@ RelFileLocator
 undo_file_of_log(char persistence, UndoLogNumber log)
 {
 	Assert(persistence != RELPERSISTENCE_TEMP);
+	Assert(log < UNDO_MAX_LOGS);
 	return undo_file_locator((persistence == RELPERSISTENCE_PERMANENT ?
 							  UNDO_PERMANENT_BASE : UNDO_UNLOGGED_BASE) + log);
 }
@@ -50,6 +51,7 @@ Buffer
 undo_file_read(RelFileLocator locator, BlockNumber block, ReadBufferMode mode,
 			   bool permanent)
 {
+	Assert(CritSectionCount == 0);
 	return ReadBufferWithoutRelcache(locator, MAIN_FORKNUM, block, mode, NULL,
 									 permanent);
 }
@@ -76,6 +78,7 @@ recent_page(char persistence, UndoLogNumber log, BlockNumber block)
 {
 	RecentPage *pages = recent_pages[persistence == RELPERSISTENCE_PERMANENT];
 
+	Assert(persistence != RELPERSISTENCE_TEMP);
 	return pages == NULL ? NULL :
 		&pages[(block * 31 + log) % RECENT_PAGES_USED];
 }
@@ -123,6 +126,8 @@ undo_file_read_log(char persistence, UndoLogNumber log, BlockNumber block)
 {
 	RecentPage *recent;
 
+	Assert((log == UNDO_TEMP_LOG) == (persistence == RELPERSISTENCE_TEMP));
+	Assert(BlockNumberIsValid(block));
 	if (persistence == RELPERSISTENCE_TEMP)
 		return ReadBuffer(undo_temp_log.rel, block);
 	recent = find_recent_page(persistence, log, block);
@@ -137,6 +142,8 @@ undo_file_read_used(char persistence, UndoLogNumber log, BlockNumber block)
 	RecentPage *recent;
 	Buffer		buffer = InvalidBuffer;
 
+	Assert((log == UNDO_TEMP_LOG) == (persistence == RELPERSISTENCE_TEMP));
+	Assert(!LWLockHeldByMe(UndoShmem->reading));
 	if (block == 0 || block >= undo_file_used_blocks(persistence, log))
 		return InvalidBuffer;
 	if (persistence == RELPERSISTENCE_TEMP)
@@ -222,6 +229,9 @@ undo_file_read_control(RelFileLocator locator, uint32 magic, bool permanent)
 	Page		page;
 	const char *problem;
 
+	Assert((magic == UNDO_GLOBAL_MAGIC) ==
+		   (locator.relNumber == UNDO_GLOBAL_RELNUMBER));
+	Assert(magic == UNDO_GLOBAL_MAGIC || magic == UNDO_CONTROL_MAGIC);
 	if (!smgrexists(smgr, MAIN_FORKNUM) ||
 		smgrnblocks(smgr, MAIN_FORKNUM) == 0)
 		return InvalidBuffer;
@@ -250,6 +260,8 @@ undo_file_make_control(RelFileLocator locator, bool permanent)
 {
 	SMgrRelation smgr = smgropen(locator, INVALID_PROC_NUMBER);
 
+	Assert(LWLockHeldByMeInMode(UndoShmem->lock, LW_EXCLUSIVE));
+	Assert(CritSectionCount == 0 && !RecoveryInProgress());
 	if (!smgrexists(smgr, MAIN_FORKNUM))
 	{
 		smgrcreate(smgr, MAIN_FORKNUM, false);
@@ -271,6 +283,8 @@ undo_file_make_init_fork(RelFileLocator locator)
 	SMgrRelation smgr = smgropen(locator, INVALID_PROC_NUMBER);
 	PGIOAlignedBlock page;
 
+	Assert(LWLockHeldByMeInMode(UndoShmem->lock, LW_EXCLUSIVE));
+	Assert(locator.relNumber >= UNDO_UNLOGGED_BASE);
 	if (!smgrexists(smgr, INIT_FORKNUM))
 	{
 		smgrcreate(smgr, INIT_FORKNUM, false);

@@ -18,6 +18,7 @@
 #include "undo/log/undo_page.h"
 #include "undo/log/undo_shmem.h"
 #include "undo/log/undo_xlog.h"
+#include "undo/undo_assert.h"
 #include "undo/undo_defs.h"
 #include "undo/undo_module.h"
 
@@ -40,6 +41,7 @@ raise_atomic(pg_atomic_uint64 *atomic, uint64 value)
 void
 undo_horizons_publish(Fxid all_visible_before, Fxid discard_before)
 {
+	Assert(all_visible_before <= discard_before);
 	raise_atomic(&UndoShmem->discard_before, discard_before);
 	raise_atomic(&UndoShmem->all_visible_before, all_visible_before);
 	pg_write_barrier();
@@ -49,6 +51,7 @@ undo_horizons_publish(Fxid all_visible_before, Fxid discard_before)
 void
 undo_horizons_publish_lower(Fxid horizon)
 {
+	Assert(horizon != InvalidFxid);
 	pg_atomic_write_u64(&UndoShmem->all_visible_before, horizon);
 	pg_atomic_write_u64(&UndoShmem->discard_before, horizon);
 	pg_write_barrier();
@@ -64,6 +67,9 @@ undo_horizons_create(Fxid all_visible_before, Fxid discard_before)
 	{.all_visible_before = all_visible_before,.discard_before = discard_before,.version = UNDO_FORMAT_VERSION,.init_global = 1};
 	XLogRecPtr	lsn;
 
+	Assert(LWLockHeldByMeInMode(UndoShmem->lock, LW_EXCLUSIVE));
+	AssertPageExclusive(buffer);
+	Assert(all_visible_before <= discard_before);
 	START_CRIT_SECTION();
 	undo_page_init_global(BufferGetPage(buffer), all_visible_before,
 						  discard_before);
@@ -93,6 +99,7 @@ undo_horizons_lower(Fxid horizon)
 	UndoGlobalData *global;
 	XLogRecPtr	lsn;
 
+	Assert(LWLockHeldByMeInMode(UndoShmem->lock, LW_EXCLUSIVE));
 	if (!BufferIsValid(buffer))
 		elog(ERROR, "global control page of the undo store has vanished");
 	global = UndoPageGetGlobal(BufferGetPage(buffer));
@@ -101,6 +108,8 @@ undo_horizons_lower(Fxid horizon)
 			(errmsg("undo horizons are set back from " UINT64_FORMAT " to " UINT64_FORMAT,
 					global->discard_before, horizon)));
 
+	AssertPageExclusive(buffer);
+	Assert(horizon < global->discard_before);
 	START_CRIT_SECTION();
 	global	  ->all_visible_before = horizon;
 	global	  ->discard_before = horizon;

@@ -27,6 +27,7 @@
 #include "undo/log/undo_page.h"
 #include "undo/log/undo_shmem.h"
 #include "undo/log/undo_xlog.h"
+#include "undo/undo_assert.h"
 #include "undo/undo_debug.h"
 #include "undo/undo_defs.h"
 #include "undo/undo_module.h"
@@ -135,6 +136,7 @@ create_log(char persistence, UndoLogNumber number)
 static void
 note_owner(UndoLogShared *log)
 {
+	Assert(pg_atomic_read_u32(&log->owner_pid) == 0);
 	log->bytes_at_attach = pg_atomic_read_u64(&log->bytes_written);
 	log->records_at_attach = pg_atomic_read_u64(&log->records);
 	log->tables = 0;
@@ -171,6 +173,7 @@ attach_new(char persistence)
 	pg_atomic_uint32 *count = persistence == RELPERSISTENCE_PERMANENT ?
 		&UndoShmem->nlogs : &UndoShmem->nunlogged;
 
+	Assert(CritSectionCount == 0 && !LWLockHeldByMe(UndoShmem->lock));
 	LWLockAcquire(UndoShmem->lock, LW_EXCLUSIVE);
 	for (UndoLogNumber i = 0; i < undo_shmem_creation_limit(); i++)
 	{
@@ -260,6 +263,7 @@ undo_log_attach(char persistence)
 {
 	int			which = persistence == RELPERSISTENCE_PERMANENT ? 0 : 1;
 
+	Assert(CritSectionCount == 0 && !RecoveryInProgress());
 	if (persistence == RELPERSISTENCE_TEMP)
 	{
 		attach_temp();
@@ -311,6 +315,7 @@ extend_to(RelFileLocator locator, BlockNumber block, bool permanent)
 	BlockNumber nblocks = smgrnblocks(smgr, MAIN_FORKNUM);
 	BlockNumber want;
 
+	Assert(CritSectionCount == 0 && block != 0);
 	if (block < nblocks)
 		return;
 	UNDO_ROOM_POINT("undo-extends");
@@ -327,6 +332,7 @@ extend_to(RelFileLocator locator, BlockNumber block, bool permanent)
 									  EB_SKIP_EXTENSION_LOCK,
 									  Min(want - nblocks, UNDO_EXTEND_STEP),
 									  buffers, &n);
+		Assert(n > 0 && n <= UNDO_EXTEND_STEP);
 		for (uint32 i = 0; i < n; i++)
 			ReleaseBuffer(buffers[i]);
 		nblocks += n;
@@ -348,6 +354,7 @@ recyclable_page(char persistence, UndoLogNumber number, BlockNumber tail,
 	Page		page;
 	bool		good;
 
+	Assert(BlockNumberIsValid(tail) && tail != 0);
 	buffer = undo_file_read_log(persistence, number, tail);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	next = UndoPageGetOpaque(BufferGetPage(buffer))->next;
@@ -387,6 +394,7 @@ switch_temp(void)
 				   ++undo_temp_log.seq);
 	MarkBufferDirty(buffer);
 	undo_temp_log.tail = block;
+	Assert(block < undo_temp_log.nblocks);
 	return buffer;
 }
 
@@ -396,6 +404,7 @@ pin_control(char persistence, UndoLogNumber number)
 {
 	RelFileLocator locator = undo_file_of_log(persistence, number);
 
+	Assert(persistence != RELPERSISTENCE_TEMP);
 	if (BufferIsValid(recent_control) &&
 		ReadRecentBuffer(locator, MAIN_FORKNUM, 0, recent_control))
 		return recent_control;
@@ -434,6 +443,8 @@ undo_log_switch(char persistence, UndoLogNumber number)
 	UndoControlData *control;
 	xl_undo_switch xlrec = {0};
 
+	Assert(CritSectionCount == 0 && !RecoveryInProgress());
+	Assert((number == UNDO_TEMP_LOG) == (persistence == RELPERSISTENCE_TEMP));
 	if (persistence == RELPERSISTENCE_TEMP)
 		return switch_temp();
 
@@ -472,6 +483,10 @@ undo_log_switch(char persistence, UndoLogNumber number)
 		LockBuffer(oldbuf, BUFFER_LOCK_EXCLUSIVE);
 	control = UndoPageGetControl(BufferGetPage(ctlbuf));
 
+	Assert(control->tail == tail || undo_debug_damage);
+	Assert(control->seq + 1 == xlrec.seq || undo_debug_damage);
+	Assert(xlrec.used_blocks > block &&
+		   xlrec.first == (tail == InvalidBlockNumber));
 	START_CRIT_SECTION();
 	undo_page_init(BufferGetPage(newbuf), xlrec.next, xlrec.seq);
 	MarkBufferDirty(newbuf);
@@ -519,6 +534,7 @@ undo_log_switch(char persistence, UndoLogNumber number)
 		UnlockReleaseBuffer(oldbuf);
 	UnlockReleaseBuffer(ctlbuf);
 	note_growth();
+	AssertPageExclusive(newbuf);
 	UNDO_POINT("switch-done");
 	return newbuf;
 }

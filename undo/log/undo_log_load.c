@@ -20,6 +20,7 @@
 #include "undo/log/undo_log_trim.h"
 #include "undo/log/undo_page.h"
 #include "undo/log/undo_shmem.h"
+#include "undo/undo_assert.h"
 #include "undo/undo_defs.h"
 #include "undo/undo_module.h"
 
@@ -43,6 +44,7 @@ undo_log_fxid_from_xid(TransactionId xid)
 Fxid
 undo_log_current_fxid(void)
 {
+	Assert(!RecoveryInProgress());
 	return U64FromFullTransactionId(GetCurrentFullTransactionId());
 }
 
@@ -63,12 +65,14 @@ load_log(char persistence, UndoLogNumber number)
 							   RELPERSISTENCE_PERMANENT);
 	UndoControlData *control;
 
+	Assert(LWLockHeldByMeInMode(UndoShmem->lock, LW_EXCLUSIVE));
 	if (!BufferIsValid(buffer))
 	{
 		pg_atomic_write_u32(&log->state, UNDO_LOG_ABSENT);
 		return;
 	}
 	control = UndoPageGetControl(BufferGetPage(buffer));
+	AssertPageExclusive(buffer);
 	pg_atomic_write_u32(&log->tail, control->tail);
 	pg_atomic_write_u32(&log->used_blocks, control->used_blocks);
 	pg_atomic_write_u64(&log->seq, control->seq);
@@ -93,6 +97,7 @@ log_is_empty(char persistence, UndoLogNumber number)
 	const char *problem;
 	bool		empty;
 
+	Assert(LWLockHeldByMeInMode(UndoShmem->lock, LW_EXCLUSIVE));
 	if (tail == InvalidBlockNumber)
 		return true;
 	if (UndoLogHeadBlock(head) != tail)
@@ -136,8 +141,10 @@ load_global(UndoHorizons *stored)
 	UndoGlobalData *global;
 	uint32		maxlogs = (uint32) UndoShmem->maxlogs;
 
+	Assert(LWLockHeldByMeInMode(UndoShmem->lock, LW_EXCLUSIVE));
 	if (!BufferIsValid(buffer))
 		return false;
+	AssertPageExclusive(buffer);
 	global = UndoPageGetGlobal(BufferGetPage(buffer));
 
 	if (global->nlogs > UNDO_MAX_LOGS || global->nunlogged > UNDO_MAX_LOGS)
@@ -179,6 +186,8 @@ load_logs(void)
 static void
 reset_logs(char persistence)
 {
+	Assert(LWLockHeldByMeInMode(UndoShmem->lock, LW_EXCLUSIVE));
+	Assert(pg_atomic_read_u32(&UndoShmem->state) != UNDO_PRIMARY);
 	for (int i = 0; i < undo_shmem_log_count(persistence); i++)
 	{
 		UndoLogShared *log = undo_shmem_log(persistence, i);
@@ -208,6 +217,9 @@ load_primary(void)
 		undo_log_fxid_from_xid(GetOldestNonRemovableTransactionId(NULL));
 	UndoHorizons stored;
 
+	Assert(!RecoveryInProgress());
+	Assert(LWLockHeldByMeInMode(UndoShmem->lock, LW_EXCLUSIVE));
+	Assert(horizon <= next);
 	if (!load_global(&stored))
 	{
 		if (IsBinaryUpgrade)
@@ -251,6 +263,7 @@ undo_log_startup(void)
 
 	undo_shmem_require();
 	Assert(CritSectionCount == 0 && !LWLockHeldByMe(UndoShmem->lock));
+	AssertNoPageLocked();
 	LWLockAcquire(UndoShmem->lock, LW_EXCLUSIVE);
 	if (recovery)
 	{

@@ -24,6 +24,7 @@
 #include "undo/log/undo_page.h"
 #include "undo/log/undo_shmem.h"
 #include "undo/log/undo_xlog.h"
+#include "undo/undo_assert.h"
 #include "undo/undo_debug.h"
 #include "undo/undo_defs.h"
 #include "undo/undo_module.h"
@@ -43,6 +44,8 @@ undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,
 
 	Assert(!RecoveryInProgress());
 	Assert(!move || head != InvalidBlockNumber);
+	Assert(CritSectionCount == 0 && all_visible_before <= discard_before);
+	Assert(!move || (head != 0 && head_offset >= UNDO_FIRST_OFFSET));
 	if (move)
 		ctlbuf = undo_file_read_log(persistence, number, 0);
 	UNDO_POINT("discard-begins");
@@ -62,6 +65,8 @@ undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,
 	xlrec.flags = xlrec.discard_before > data->discard_before ?
 		UNDO_DISCARD_CONFLICT : 0;
 
+	AssertPageExclusive(global);
+	Assert(xlrec.all_visible_before <= xlrec.discard_before);
 	START_CRIT_SECTION();
 	data->discard_before = xlrec.discard_before;
 	data->all_visible_before = xlrec.all_visible_before;
@@ -114,6 +119,7 @@ runs_to_mark(Page page, uint64 seq, const UndoRunMark *runs, int nruns,
 	int			noffsets = 0;
 	UndoEntry	entry;
 
+	Assert(nruns > 0);
 	if (undo_page_problem(page, UNDO_PAGE_MAGIC) != NULL ||
 		UndoPageGetOpaque(page)->seq != seq)
 		return 0;
@@ -136,6 +142,7 @@ undo_log_mark_applied(char persistence, UndoLogNumber number,
 
 	Assert(nruns <= UNDO_PAGE_MAX_ENTRIES);
 	Assert(!RecoveryInProgress());
+	Assert(CritSectionCount == 0 && block != 0);
 	if (persistence == RELPERSISTENCE_TEMP || nruns == 0)
 		return;
 	buffer = undo_file_read_used(persistence, number, block);
@@ -143,6 +150,7 @@ undo_log_mark_applied(char persistence, UndoLogNumber number,
 		return;
 	UNDO_POINT("mark-applied");
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	AssertPageExclusive(buffer);
 	noffsets = runs_to_mark(BufferGetPage(buffer), seq, runs, nruns, offsets);
 	if (noffsets > 0)
 	{
@@ -177,6 +185,9 @@ undo_log_reset(char persistence, UndoLogNumber number)
 	Relation	rel;
 
 	Assert(pg_atomic_read_u32(&log->state) == UNDO_LOG_BUSY);
+	Assert(pg_atomic_read_u32(&log->owner_pid) == 0);
+	Assert(!RecoveryInProgress() && CritSectionCount == 0);
+	Assert(!LWLockHeldByMe(UndoShmem->reading));
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 	START_CRIT_SECTION();
 	undo_page_reset_control(BufferGetPage(buffer));
@@ -219,6 +230,9 @@ undo_log_retire(char persistence, UndoLogNumber number)
 {
 	if (persistence == RELPERSISTENCE_TEMP)
 		return;
+	Assert(pg_atomic_read_u32(&undo_shmem_log(persistence,
+											  number)->state) !=
+		   UNDO_LOG_BUSY);
 	pg_atomic_write_u32(&undo_shmem_log(persistence, number)->state,
 						UNDO_LOG_RETIRED);
 	ereport(WARNING,

@@ -50,6 +50,8 @@ init_opaque(Page page, uint32 magic, BlockNumber next, uint64 seq)
 {
 	UndoPageOpaque opaque;
 
+	Assert(magic == UNDO_PAGE_MAGIC || magic == UNDO_CONTROL_MAGIC ||
+		   magic == UNDO_GLOBAL_MAGIC);
 	PageInit(page, BLCKSZ, sizeof(UndoPageOpaqueData));
 	opaque = UndoPageGetOpaque(page);
 	opaque->magic = magic;
@@ -66,6 +68,7 @@ init_opaque(Page page, uint32 magic, BlockNumber next, uint64 seq)
 void
 undo_page_init(Page page, BlockNumber next, uint64 seq)
 {
+	Assert(next != 0);
 	init_opaque(page, UNDO_PAGE_MAGIC, next, seq);
 }
 
@@ -93,6 +96,7 @@ undo_page_init_global(Page page, Fxid all_visible_before, Fxid discard_before)
 {
 	UndoGlobalData *global;
 
+	Assert(all_visible_before <= discard_before);
 	init_opaque(page, UNDO_GLOBAL_MAGIC, InvalidBlockNumber, 0);
 	global = UndoPageGetGlobal(page);
 	global	  ->all_visible_before = all_visible_before;
@@ -111,6 +115,8 @@ undo_page_problem(Page page, uint32 magic)
 	PageHeader	header = (PageHeader) page;
 	UndoPageOpaque opaque;
 
+	Assert(magic == UNDO_PAGE_MAGIC || magic == UNDO_CONTROL_MAGIC ||
+		   magic == UNDO_GLOBAL_MAGIC);
 	if (PageIsNew(page))
 		return "page is empty";
 	if (PageGetSpecialSize(page) != MAXALIGN(sizeof(UndoPageOpaqueData)))
@@ -161,6 +167,8 @@ undo_page_form_run(Page page, Oid reloid, Oid dboid, Fxid fxid, char *head,
 	int			number = find_relation(page, reloid, dboid);
 	char	   *p = head + 1;
 
+	Assert(UndoPageGetOpaque(page)->magic == UNDO_PAGE_MAGIC);
+	Assert(fxid != InvalidFxid);
 	*new_relation = number == RELATION_INLINE &&
 		PageNumRelations(page) < UNDO_PAGE_MAX_RELATIONS;
 	if (*new_relation)
@@ -188,6 +196,7 @@ undo_page_form_record(UndoInsertRec *rec, uint16 run)
 
 	Assert(rec->kind != 0 && rec->kind <= UNDO_MAX_KIND);
 	Assert(run >= UNDO_FIRST_OFFSET && run < UndoRecPtrGetOffset(rec->urp));
+	Assert(rec->payload_len <= UNDO_MAX_PAYLOAD);
 
 	p = undo_pack(p, UndoRecPtrGetOffset(rec->urp) - run);
 	p = undo_pack(p, rec->block);
@@ -218,6 +227,8 @@ undo_page_add_relation(Page page, Oid reloid, Oid dboid)
 	UndoPageRelation *rel = PageRelation(page, PageNumRelations(page));
 
 	Assert(header->pd_lower + sizeof(UndoPageRelation) <= header->pd_upper);
+	Assert(UndoPageGetOpaque(page)->magic == UNDO_PAGE_MAGIC);
+	Assert(find_relation(page, reloid, dboid) == RELATION_INLINE);
 	rel->reloid = reloid;
 	rel->dboid = dboid;
 	header->pd_upper -= sizeof(UndoPageRelation);
@@ -229,6 +240,7 @@ undo_page_put(Page page, uint16 at, const char *bytes, uint16 len)
 {
 	Assert(at >= UNDO_FIRST_OFFSET);
 	Assert(at + len <= ((PageHeader) page)->pd_upper);
+	Assert(at >= ((PageHeader) page)->pd_lower);
 	if (len > 0)
 		memcpy((char *) page + at, bytes, len);
 }
@@ -239,6 +251,8 @@ undo_page_note_writer(Page page, Fxid fxid)
 {
 	UndoPageOpaque opaque = UndoPageGetOpaque(page);
 
+	Assert(opaque->magic == UNDO_PAGE_MAGIC);
+	Assert(fxid != InvalidFxid);
 	if (opaque->base_fxid == InvalidFxid)
 		opaque->base_fxid = fxid;
 	if (fxid > opaque->max_fxid)
@@ -260,6 +274,7 @@ get_run(Page page, UndoEntry *entry)
 	uint8		number = HEAD_RELATION((uint8) *start);
 	uint64		diff;
 
+	Assert(entry->at >= UNDO_FIRST_OFFSET && start < end);
 	entry->kind = UNDO_KIND_RUN;
 	entry->flags = (uint8) *start & HEAD_APPLIED;
 	entry->run = entry->at;
@@ -299,6 +314,7 @@ undo_page_get(Page page, uint16 at, UndoEntry *entry)
 	uint16		back;
 	uint64		number;
 
+	Assert(UndoPageGetOpaque(page)->magic == UNDO_PAGE_MAGIC);
 	if (at < UNDO_FIRST_OFFSET || at >= lower)
 		return false;
 	entry->at = at;
@@ -321,6 +337,7 @@ undo_page_get(Page page, uint16 at, UndoEntry *entry)
 	if (p == NULL || number > MaxBlockNumber)
 		return false;
 	entry->block = number;
+	Assert(p <= end && entry->run < at);
 	entry->rest = p;
 	entry->rest_len = end - p;
 	return true;
@@ -341,6 +358,7 @@ undo_page_get_rest(const UndoEntry *entry, UndoRecPtr self,
 		p = undo_unpack_urp(p, end, self, &rest->chain);
 	if (p == NULL)
 		return false;
+	Assert(p <= end);
 	rest->payload = p;
 	rest->payload_len = end - p;
 	return true;
@@ -350,6 +368,8 @@ undo_page_get_rest(const UndoEntry *entry, UndoRecPtr self,
 void
 undo_page_set_applied(Page page, const uint16 *offsets, int noffsets)
 {
+	Assert(UndoPageGetOpaque(page)->magic == UNDO_PAGE_MAGIC);
+	Assert(noffsets > 0 && noffsets <= UNDO_PAGE_MAX_ENTRIES);
 	for (int i = 0; i < noffsets; i++)
 	{
 		UndoEntry	entry;
@@ -366,6 +386,7 @@ undo_page_reset_control(Page page)
 {
 	UndoControlData *control = UndoPageGetControl(page);
 
+	Assert(UndoPageGetOpaque(page)->magic == UNDO_CONTROL_MAGIC);
 	control->tail = InvalidBlockNumber;
 	control->head = InvalidBlockNumber;
 	control->head_offset = 0;

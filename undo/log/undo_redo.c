@@ -89,6 +89,7 @@ redo_control(XLogReaderState *record)
 	}
 	if (xlrec->init_global)
 	{
+		Assert(xlrec->all_visible_before <= xlrec->discard_before);
 		buffer = XLogInitBufferForRedo(record, 1);
 		undo_page_init_global(BufferGetPage(buffer),
 							  xlrec->all_visible_before,
@@ -106,6 +107,8 @@ redo_control(XLogReaderState *record)
 	{
 		UndoGlobalData *data = UndoPageGetGlobal(BufferGetPage(buffer));
 
+		Assert(xlrec->nlogs >= data->nlogs);
+		Assert(xlrec->nunlogged >= data->nunlogged);
 		data->nlogs = xlrec->nlogs;
 		data->nunlogged = xlrec->nunlogged;
 		PageSetLSN(BufferGetPage(buffer), lsn);
@@ -127,6 +130,8 @@ redo_switch(XLogReaderState *record)
 
 	Assert(InRecovery);
 	XLogRecGetBlockTag(record, 0, NULL, NULL, &block);
+	Assert(block != 0 && xlrec->used_blocks > block && xlrec->seq > 0);
+	Assert(!xlrec->first || !XLogRecHasBlockRef(record, 2));
 	buffer = XLogInitBufferForRedo(record, 0);
 	undo_page_init(BufferGetPage(buffer), xlrec->next, xlrec->seq);
 	PageSetLSN(BufferGetPage(buffer), lsn);
@@ -171,6 +176,7 @@ redo_discard(XLogReaderState *record)
 	Buffer		buffer;
 
 	Assert(InRecovery);
+	Assert(xlrec->all_visible_before <= xlrec->discard_before);
 	/* snapshots of any database may need what goes (database 0 = all) */
 	if (InHotStandby && (xlrec->flags & UNDO_DISCARD_CONFLICT))
 	{
@@ -228,6 +234,7 @@ redo_applied(XLogReaderState *record)
 		char	   *data = XLogRecGetBlockData(record, 0, &len);
 		uint16		offsets[BLCKSZ / sizeof(uint16)];
 
+		Assert(len > 0 && len <= sizeof(offsets) && len % sizeof(uint16) == 0);
 		memcpy(offsets, data, len);
 		undo_page_set_applied(BufferGetPage(buffer), offsets,
 							  len / sizeof(uint16));
@@ -258,6 +265,7 @@ redo_reset(XLogReaderState *record)
 void
 undo_log_redo(XLogReaderState *record)
 {
+	Assert(!LWLockHeldByMe(UndoShmem->lock));
 	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
 	{
 		case XLOG_UNDO_CONTROL:

@@ -86,6 +86,7 @@ max_logs(void)
 UndoLogNumber
 undo_shmem_creation_limit(void)
 {
+	Assert(UndoShmem->maxlogs > 0);
 	return (UndoLogNumber) Min(Min(MaxBackends + max_prepared_xacts +
 								   UNDO_LOG_SPARE, UndoShmem->maxlogs),
 							   LOGS_AT_MOST);
@@ -94,6 +95,7 @@ undo_shmem_creation_limit(void)
 static Size
 shmem_size(int maxlogs)
 {
+	Assert(maxlogs > 0 && maxlogs <= (int) UNDO_MAX_LOGS);
 	return add_size(offsetof(UndoShared, logs),
 					mul_size(sizeof(UndoLogShared), mul_size(2, maxlogs)));
 }
@@ -197,6 +199,7 @@ undo_wait_event(UndoWait wait)
 	};
 	static uint32 events[lengthof(names)];
 
+	Assert((int) wait < lengthof(names));
 	if (events[wait] == 0)
 		events[wait] = WaitEventExtensionNew(names[wait]);
 	return events[wait];
@@ -214,6 +217,7 @@ undo_shmem_log(char persistence, UndoLogNumber log)
 int
 undo_shmem_log_count(char persistence)
 {
+	Assert(persistence != RELPERSISTENCE_TEMP);
 	return (int) pg_atomic_read_u32(persistence == RELPERSISTENCE_PERMANENT ?
 									&UndoShmem->nlogs : &UndoShmem->nunlogged);
 }

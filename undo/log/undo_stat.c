@@ -111,6 +111,7 @@ sum_of_logs(UndoCounter counter)
 	{RELPERSISTENCE_PERMANENT, RELPERSISTENCE_UNLOGGED};
 	uint64		sum = 0;
 
+	Assert(counter == UNDO_COUNT_BYTES || counter == UNDO_COUNT_RECORDS);
 	for (int k = 0; k < lengthof(kinds); k++)
 	{
 		int			n = undo_shmem_log_count(kinds[k]);
@@ -131,6 +132,7 @@ undo_stat_total(UndoCounter counter)
 {
 	uint64		value = pg_atomic_read_u64(&stat_shared->counters[counter]);
 
+	Assert(counter < UNDO_COUNTERS);
 	if (counter == UNDO_COUNT_BYTES || counter == UNDO_COUNT_RECORDS)
 		value += sum_of_logs(counter);
 	return value;
@@ -225,6 +227,7 @@ undo_stat_shmem_startup(void)
 void
 undo_stat_add(UndoCounter counter, uint64 n)
 {
+	Assert(counter < UNDO_COUNTERS);
 	pg_atomic_fetch_add_u64(&stat_shared->counters[counter], n);
 }
 
@@ -279,6 +282,7 @@ compact_steps(UndoStatStep *steps, int n)
 	share = n <= UNDO_STAT_STEPS ? 0 : total / (UNDO_STAT_STEPS / 2) + 1;
 	for (int i = 0; i < n; i++)
 	{
+		Assert(steps[i].blocked <= steps[i].pages);
 		if (kept > 0 && (steps[kept - 1].last == steps[i].last ||
 						 steps[kept - 1].pages + steps[i].pages <= share))
 		{
@@ -301,6 +305,8 @@ compact_steps(UndoStatStep *steps, int n)
 static UndoRollbackStat *
 find_rollback(Fxid fxid, Oid dboid)
 {
+	Assert(LWLockHeldByMeInMode(stat_shared->lock, LW_EXCLUSIVE));
+	Assert(fxid != InvalidFxid);
 	for (int i = 0; i < stat_shared->nrollbacks; i++)
 	{
 		UndoRollbackStat *entry = &stat_shared->rollbacks[i];
@@ -334,6 +340,7 @@ log_finished(const UndoRollbackStat *entry)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
+	Assert(!LWLockHeldByMe(stat_shared->lock));
 	if (undo_stat_log_rollback < 0 || entry->table_pages == 0 ||
 		!TimestampDifferenceExceeds(entry->started, now,
 									undo_stat_log_rollback))
@@ -355,6 +362,7 @@ merge_rollbacks(const UndoPassReport *report, UndoRollbackStat *finished)
 	int			nfinished = 0;
 	int			kept = 0;
 
+	Assert(LWLockHeldByMeInMode(stat_shared->lock, LW_EXCLUSIVE));
 	for (int i = 0; i < stat_shared->nrollbacks; i++)
 		stat_shared->rollbacks[i].pages_left = 0;
 	for (int i = 0; i < report->nrollbacks; i++)
@@ -372,6 +380,7 @@ merge_rollbacks(const UndoPassReport *report, UndoRollbackStat *finished)
 	{
 		UndoRollbackStat *entry = &stat_shared->rollbacks[i];
 
+		Assert(nfinished + kept == i);
 		if (entry->pages_left == 0 &&
 			(report->kept_by & UNDO_KEPT_UNREADABLE) == 0)
 			finished[nfinished++] = *entry;
@@ -390,6 +399,7 @@ undo_stat_report_pass(UndoPassReport *report)
 	int			nsteps = compact_steps(report->steps, report->nsteps);
 	int			nfinished;
 
+	Assert(CritSectionCount == 0 && !LWLockHeldByMe(stat_shared->lock));
 	LWLockAcquire(stat_shared->lock, LW_EXCLUSIVE);
 	stat_shared->last_pass = GetCurrentTimestamp();
 	stat_shared->kept_by = report->kept_by;
@@ -417,6 +427,8 @@ undo_stat_report_run(Fxid fxid, Oid dboid, Oid reloid,
 {
 	UndoRollbackStat *entry;
 
+	Assert(state != UNDO_ROLLBACK_FOREGROUND);
+	Assert((state == UNDO_ROLLBACK_FAILED) == (error != NULL));
 	LWLockAcquire(stat_shared->lock, LW_EXCLUSIVE);
 	entry = find_or_add_rollback(fxid, dboid);
 	if (entry != NULL)
@@ -469,6 +481,7 @@ add_foreground(UndoRollbackStat *list, int *n)
 				entry = &list[k];
 		if (entry == NULL)
 		{
+			Assert(*n < UNDO_STAT_ROLLBACKS * 2);
 			entry = &list[(*n)++];
 			memset(entry, 0, sizeof(*entry));
 			entry->fxid = fxid;
@@ -492,6 +505,7 @@ undo_stat_summary(void)
 {
 	UndoStatSummary *summary = palloc0(sizeof(UndoStatSummary));
 
+	Assert(CritSectionCount == 0);
 	undo_shmem_require();
 	summary->steps = palloc(sizeof(UndoStatStep) * UNDO_STAT_STEPS);
 	summary->rollbacks =

@@ -52,6 +52,7 @@ undo_images_note(XLogRecPtr before)
 {
 	XLogRecPtr	checkpoint;
 
+	Assert(!InRecovery);
 	if (ProcLastRecPtr != before && !images_were_on(&checkpoint) &&
 		pg_atomic_read_u64(&UndoShmem->no_images_before) <= checkpoint)
 		note(ProcLastRecPtr + 1);
@@ -60,6 +61,7 @@ undo_images_note(XLogRecPtr before)
 void
 undo_images_note_copied(void)
 {
+	Assert(CritSectionCount == 0 && !RecoveryInProgress());
 	if (!XLogIsNeeded())
 		note(GetXLogInsertRecPtr());
 }
@@ -70,6 +72,7 @@ undo_images_insert(uint8 info)
 	XLogRecPtr	before = ProcLastRecPtr;
 	XLogRecPtr	lsn = XLogInsert(ZHEAP_RMGR_ID, info);
 
+	Assert(CritSectionCount > 0 && !InRecovery);
 	undo_images_note(before);
 	return lsn;
 }
@@ -90,6 +93,7 @@ undo_images_redo_read(XLogReaderState *record, uint8 block_id, char *copy)
 	XLogRedoAction action = XLogReadBufferForRedo(record, block_id, &buffer);
 	bool		found = action == BLK_NEEDS_REDO || action == BLK_RESTORED;
 
+	Assert(InRecovery);
 	if (found)
 		memcpy(copy, BufferGetPage(buffer), BLCKSZ);
 	if (action == BLK_NEEDS_REDO)

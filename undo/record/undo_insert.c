@@ -27,6 +27,7 @@
 #include "undo/record/undo_images.h"
 #include "undo/record/undo_insert.h"
 #include "undo/record/undo_touched.h"
+#include "undo/undo_assert.h"
 #include "undo/undo_debug.h"
 #include "undo/undo_defs.h"
 #include "undo/undo_module.h"
@@ -110,6 +111,8 @@ undo_insertion_add(UndoInsertion *ins, uint8 kind, uint8 flags,
 {
 	UndoInsertRec *rec;
 
+	Assert(!BufferIsValid(ins->buffer));
+	Assert(chain != UNDO_CHAIN_PREVIOUS || ins->nrecs > 0);
 	if (ins->nrecs >= UNDO_MAX_INSERTION)
 		elog(ERROR, "too many undo records in one operation");
 	Assert(kind != 0 && kind <= UNDO_MAX_KIND);
@@ -134,6 +137,7 @@ max_size(const UndoInsertion *ins)
 {
 	int			size = UNDO_MAX_RUN;
 
+	Assert(ins->nrecs <= UNDO_MAX_INSERTION);
 	for (int i = 0; i < ins->nrecs; i++)
 		size += UNDO_MAX_HEAD + ins->rec[i].payload_len;
 	return size;
@@ -146,6 +150,7 @@ max_size(const UndoInsertion *ins)
 static bool
 run_continues(AttachedLog *att, UndoInsertion *ins, BlockNumber tail)
 {
+	AssertPageExclusive(ins->buffer);
 	return att->run_fxid == ins->fxid && att->run_reloid == ins->reloid &&
 		att->run_block == tail &&
 		att->run_seq == UndoPageGetOpaque(BufferGetPage(ins->buffer))->seq;
@@ -162,6 +167,8 @@ form_insertion(UndoInsertion *ins, Page page, BlockNumber block)
 	int			at = ins->start;
 	int			end = header->pd_upper;
 
+	Assert(ins->start >= UNDO_FIRST_OFFSET && ins->start <= end);
+	Assert(ins->nrecs > 0 && ins->nrecs <= UNDO_MAX_INSERTION);
 	ins->run_len = 0;
 	ins->new_relation = false;
 	if (ins->new_run)
@@ -184,6 +191,7 @@ form_insertion(UndoInsertion *ins, Page page, BlockNumber block)
 		rec->urp = MakeUndoRecPtr(ins->log, block, at);
 		if (rec->chain_previous)
 			rec->chain = ins->rec[i - 1].urp;
+		Assert(rec->chain != UNDO_CHAIN_PREVIOUS && ins->run < at);
 		undo_page_form_record(rec, ins->run);
 		at += rec->head_len + rec->payload_len;
 	}
@@ -198,6 +206,7 @@ undo_insert_prepare(UndoInsertion *ins)
 	Page		page;
 
 	Assert(ins->nrecs > 0);
+	Assert(CritSectionCount == 0 && !BufferIsValid(ins->buffer));
 	/* U12 */
 	Assert(!(MyProc->statusFlags & PROC_IN_VACUUM));
 	Assert(!undo_touched_is_taken());
@@ -246,6 +255,7 @@ undo_insert_prepare(UndoInsertion *ins)
 		if (!form_insertion(ins, page, BufferGetBlockNumber(ins->buffer)))
 			elog(ERROR, "undo records do not fit an empty page");
 	}
+	AssertPageExclusive(ins->buffer);
 	UNDO_POINT("prepared");
 }
 
@@ -257,6 +267,7 @@ apply_insertion(UndoInsertion *ins, Page page)
 {
 	uint16		at = ins->start;
 
+	Assert(((PageHeader) page)->pd_lower == ins->start);
 	if (ins->new_relation)
 		undo_page_add_relation(page, ins->reloid, ins->dboid);
 	if (ins->new_run)
@@ -272,6 +283,7 @@ apply_insertion(UndoInsertion *ins, Page page)
 		undo_page_put(page, at, rec->payload, rec->payload_len);
 		at += rec->payload_len;
 	}
+	Assert(at <= ((PageHeader) page)->pd_upper);
 	((PageHeader) page)->pd_lower = at;
 	undo_page_note_writer(page, ins->fxid);
 }
@@ -279,6 +291,8 @@ apply_insertion(UndoInsertion *ins, Page page)
 void
 undo_insert_apply(UndoInsertion *ins)
 {
+	Assert(CritSectionCount > 0);
+	AssertPageExclusive(ins->buffer);
 	apply_insertion(ins, BufferGetPage(ins->buffer));
 	MarkBufferDirty(ins->buffer);
 }
@@ -293,6 +307,8 @@ pack_run(const UndoInsertion *ins, char **p)
 {
 	RelFileNumber file = ins->locator.relNumber;
 
+	Assert(ins->run < undo_insertion_offset(ins, 0));
+	Assert(!ins->new_run || ins->run == ins->start);
 	if (!ins->new_run)
 	{
 		*p = undo_pack(*p, undo_insertion_offset(ins, 0) - ins->run);
@@ -312,6 +328,7 @@ register_brief(UndoInsertion *ins, uint8 block_id)
 	uint8		brief = UNDO_WAL_BRIEF | rec->kind << 4;
 	bool		zero = rec->payload_len == 1 && rec->payload[0] == 0;
 
+	Assert(ins->nrecs == 1 && !ins->lent && rec->kind < 8);
 	if (rec->flags != 1)
 	{
 		brief |= UNDO_WAL_BRIEF_FLAGS;
@@ -324,6 +341,7 @@ register_brief(UndoInsertion *ins, uint8 block_id)
 		p = undo_pack_urp(p, rec->urp, rec->chain);
 	}
 	ins->wal_header[0] = (char) brief;
+	Assert(p - ins->wal_header <= sizeof(ins->wal_header));
 	if (brief != UNDO_WAL_USUAL || !zero)
 		XLogRegisterBufData(block_id, ins->wal_header, p - ins->wal_header);
 	if (!zero)
@@ -338,6 +356,9 @@ undo_insert_register(UndoInsertion *ins, uint8 block_id, OffsetNumber offset)
 	char	   *p = start + 1;
 	uint8		flags = ins->lent ? UNDO_WAL_LENT : 0;
 
+	Assert(CritSectionCount > 0);
+	AssertPageExclusive(ins->buffer);
+	Assert(!ins->lent || ins->nrecs == 1);
 	XLogRegisterBuffer(block_id, ins->buffer, REGBUF_STANDARD);
 	if (offset != InvalidOffsetNumber && block_id != 0 && !ins->lent &&
 		ins->nrecs == 1 && ins->rec[0].offset == offset &&
@@ -390,6 +411,8 @@ undo_insert_register(UndoInsertion *ins, uint8 block_id, OffsetNumber offset)
 void
 undo_insert_set_lsn(UndoInsertion *ins, XLogRecPtr lsn)
 {
+	Assert(CritSectionCount > 0 && !XLogRecPtrIsInvalid(lsn));
+	AssertPageExclusive(ins->buffer);
 	PageSetLSN(BufferGetPage(ins->buffer), lsn);
 }
 
@@ -399,6 +422,9 @@ log_alone(UndoInsertion *ins, Buffer source)
 	xl_undo_insert xlrec = {0};
 	XLogRecPtr	lsn;
 
+	Assert(CritSectionCount > 0 &&
+		   ins->persistence == RELPERSISTENCE_PERMANENT);
+	Assert(!ins->lent || undo_debug_page_is_locked(source, true));
 	xlrec.first_offset = undo_insertion_offset(ins, 0);
 	for (int i = 0; i < ins->nrecs; i++)
 	{
@@ -420,6 +446,7 @@ log_alone(UndoInsertion *ins, Buffer source)
 void
 undo_insert_log_alone(UndoInsertion *ins)
 {
+	Assert(CritSectionCount > 0);
 	if (ins->persistence == RELPERSISTENCE_PERMANENT)
 		log_alone(ins, InvalidBuffer);
 }
@@ -431,6 +458,7 @@ pack_lent(const UndoInsertRec *rec, const UndoLent *lent, int n, char *buf)
 	char	   *p = undo_pack(buf, n);
 	int			at = 0;
 
+	Assert(n > 0 && n <= UNDO_MAX_LENT);
 	for (int i = 0; i < n; i++)
 	{
 		Assert(lent[i].at >= at);
@@ -463,6 +491,8 @@ undo_insert_log_lent(UndoInsertion *ins, Buffer source, const UndoLent *lent,
 	PGAlignedBlock packed;
 
 	Assert(ins->nrecs == 1 && n <= UNDO_MAX_LENT);
+	Assert(CritSectionCount > 0);
+	AssertPageExclusive(source);
 	for (int i = 0; i < n; i++)
 	{
 		Assert(lent[i].len >= UNDO_MIN_LENT);
@@ -497,6 +527,9 @@ undo_insert_release(UndoInsertion *ins)
 		((PageHeader) BufferGetPage(ins->buffer))->pd_lower - ins->start +
 		(ins->new_relation ? sizeof(UndoPageRelation) : 0);
 
+	Assert(CritSectionCount == 0);
+	AssertPageExclusive(ins->buffer);
+	Assert(att->attached && att->log == ins->log);
 	if (ins->new_run)
 	{
 		att->run_fxid = ins->fxid;
@@ -532,6 +565,8 @@ undo_insert_redo_urp(XLogReaderState *record, uint8 block_id, uint16 offset)
 
 	XLogRecGetBlockTag(record, block_id, &locator, NULL, &block);
 	Assert(locator.dbOid == UNDO_DATABASE);
+	Assert(locator.relNumber >= UNDO_PERMANENT_BASE &&
+		   locator.relNumber < UNDO_UNLOGGED_BASE);
 	return MakeUndoRecPtr(locator.relNumber - UNDO_PERMANENT_BASE,
 						  block, offset);
 }
@@ -623,6 +658,7 @@ decode_insertion(XLogReaderState *record, uint8 block_id,
 	UndoRecPtr	first = undo_insert_redo_urp(record, block_id, first_offset);
 	uint8		flags;
 
+	Assert(table_block != NULL);
 	ins->log = UndoRecPtrGetLog(first);
 	if (len == 0 || ((uint8) *p & UNDO_WAL_BRIEF) != 0)
 	{
@@ -683,6 +719,7 @@ unpack_lent(UndoInsertRec *rec, const char *source, char *buf)
 	UndoLent	lent[UNDO_MAX_LENT];
 	uint64		at = 0;
 
+	Assert(rec->payload_len <= UNDO_MAX_PAYLOAD);
 	if (n > UNDO_MAX_LENT)
 		elog(PANIC, "undo block data of a WAL record is malformed");
 	for (int i = 0; i < (int) n; i++)
@@ -730,6 +767,7 @@ redo_insertion(XLogReaderState *record, uint8 block_id, uint16 first_offset,
 {
 	Buffer		buffer;
 
+	Assert(InRecovery);
 	if (XLogReadBufferForRedo(record, block_id, &buffer) == BLK_NEEDS_REDO)
 	{
 		Page		page = BufferGetPage(buffer);

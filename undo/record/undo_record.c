@@ -30,6 +30,7 @@
 #include "undo/log/undo_log_load.h"
 #include "undo/log/undo_page.h"
 #include "undo/record/undo_record.h"
+#include "undo/undo_assert.h"
 #include "undo/undo_debug.h"
 #include "undo/undo_defs.h"
 
@@ -37,6 +38,9 @@ void
 undo_record_reader_open(UndoReader *reader, Relation rel)
 {
 	reader->persistence = rel->rd_rel->relpersistence;
+	Assert(reader->persistence == RELPERSISTENCE_PERMANENT ||
+		   reader->persistence == RELPERSISTENCE_UNLOGGED ||
+		   reader->persistence == RELPERSISTENCE_TEMP);
 	reader->buffer = InvalidBuffer;
 	reader->log = 0;
 	reader->block = InvalidBlockNumber;
@@ -113,6 +117,7 @@ get_record(Page page, UndoRecPtr urp, UndoRecord *rec, uint16 *run)
 		!undo_page_get_rest(&entry, urp, &rest) ||
 		rest.payload_len > sizeof(rec->data))
 		return false;
+	Assert(entry.run < entry.at && entry.at == UndoRecPtrGetOffset(urp));
 	rec->urp = urp;
 	rec->kind = entry.kind;
 	rec->flags = rest.flags;
@@ -145,6 +150,7 @@ get_from_copy(char persistence, UndoRecPtr urp, Fxid writer,
 		UndoRecPtrGetOffset(urp) >= recent.lower ||
 		!get_record((Page) recent.page.data, urp, rec, &at))
 		return false;
+	Assert(at < UndoRecPtrGetOffset(urp) && recent.lower >= UNDO_FIRST_OFFSET);
 	if (recent.run != at)
 	{
 		UndoEntry	run;
@@ -170,6 +176,7 @@ note_page(const UndoReader *reader, Page page, uint16 at)
 {
 	PageHeader	header = (PageHeader) page;
 
+	AssertPageLocked(reader->buffer);
 	if (at + COPY_NOT_NEAR > header->pd_lower)
 		return;
 	if (recent.persistence != reader->persistence ||
@@ -205,6 +212,7 @@ get_from_page(UndoReader *reader, Page page, UndoRecPtr urp, UndoRecord *rec)
 	UndoEntry	run;
 	uint16		at;
 
+	AssertPageLocked(reader->buffer);
 	if (problem != NULL)
 		return problem;
 	note_page(reader, page, UndoRecPtrGetOffset(urp));
@@ -255,6 +263,7 @@ undo_record_fetch(UndoReader *reader, UndoRecPtr urp, Fxid writer,
 	const char *problem;
 
 	Assert(writer != InvalidFxid);
+	Assert(CritSectionCount == 0 && BlockNumberIsValid(block));
 
 	if (get_from_copy(reader->persistence, urp, writer, block, rec))
 		problem = NULL;

@@ -20,6 +20,7 @@
 #include "undo/log/undo_page.h"
 #include "undo/record/undo_insert.h"
 #include "undo/record/undo_touched.h"
+#include "undo/undo_assert.h"
 #include "undo/undo_debug.h"
 #include "undo/undo_defs.h"
 
@@ -94,6 +95,7 @@ current_level(void)
 void
 undo_touched_reserve(void)
 {
+	Assert(CritSectionCount == 0 && !taken);
 	current_level();
 	while (npages + UNDO_MAX_INSERTION > maxpages)
 		pages = grow(pages, &maxpages, sizeof(UndoTouchedPage));
@@ -149,6 +151,8 @@ undo_touched_add(UndoInsertion *ins, uint16 bytes)
 
 	Assert(nlevels > 0 && !taken);
 	Assert(level->nest_level == GetCurrentTransactionNestLevel());
+	Assert(ins->fxid != InvalidFxid);
+	AssertPageExclusive(ins->buffer);
 	if (!is_unlimited(ins->persistence))
 	{
 		level->bytes += bytes;
@@ -183,7 +187,7 @@ undo_touched_take(int level, UndoTouched *touched)
 	int			first_page = npages;
 	int			first_run = nruns;
 
-	Assert(!taken);
+	Assert(!taken && level >= 1);
 	touched->overflow = false;
 	touched->bytes = 0;
 	while (nlevels > 0 && levels[nlevels - 1].nest_level >= level)
@@ -230,6 +234,7 @@ forget_level(int level)
 	int			first = npages;
 	int			kept;
 
+	Assert(nlevels > 0 && levels[nlevels - 1].nest_level == level);
 	while (first > 0 && pages[first - 1].nest_level == level)
 		first--;
 	kept = first;
@@ -264,6 +269,7 @@ undo_touched_merge(int level)
 	}
 	else
 		child->nest_level--;
+	Assert(nlevels > 0 && levels[nlevels - 1].nest_level < level);
 	for (int i = npages - 1; i >= 0 && pages[i].nest_level == level; i--)
 		pages[i].nest_level--;
 	for (int i = nruns - 1; i >= 0 && runs[i].nest_level == level; i--)
@@ -273,5 +279,6 @@ undo_touched_merge(int level)
 void
 undo_touched_forget(void)
 {
+	Assert(!taken && nlevels <= 1);
 	nlevels = npages = nruns = 0;
 }

@@ -36,8 +36,10 @@
 
 #include "undo/log/undo_fake.h"
 #include "undo/log/undo_log_trim.h"
+#include "undo/log/undo_shmem.h"
 #include "undo/record/undo_touched.h"
 #include "undo/rollback/undo_apply.h"
+#include "undo/undo_assert.h"
 #include "undo/undo_debug.h"
 #include "undo/undo_defs.h"
 #include "undo/undo_module.h"
@@ -111,11 +113,14 @@ void
 undo_apply_page(Relation rel, BlockNumber block)
 {
 	Assert(CritSectionCount == 0 && !RecoveryInProgress());
+	AssertNoPageLocked();
+	Assert(!LWLockHeldByMe(UndoShmem->lock));
 	if (client_rollback_page == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("no client of the undo store is registered")));
 	client_rollback_page(rel, block);
+	AssertNoPageLocked();
 }
 
 /* ----------------------------------------------------------------
@@ -265,6 +270,7 @@ undo_recover_from_error(void)
 	XLogResetInsertion();
 	ConditionVariableCancelSleep();
 	LockErrorCleanup();
+	AssertNoPageLocked();
 }
 
 /* ----------------------------------------------------------------
@@ -304,6 +310,7 @@ mark_runs(const UndoTouchedRun *runs, int nruns)
 
 	if (nruns == 0)
 		return;
+	Assert(nruns > 0);
 	sorted = palloc(sizeof(UndoTouchedRun) * nruns);
 	marks = palloc(sizeof(UndoRunMark) * nruns);
 	memcpy(sorted, runs, sizeof(UndoTouchedRun) * nruns);
@@ -319,6 +326,7 @@ mark_runs(const UndoTouchedRun *runs, int nruns)
 			marks[nmarks].offset = UndoRecPtrGetOffset(sorted[i].urp);
 			marks[nmarks++].writer = sorted[i].writer;
 		}
+		Assert(nmarks > 0 && first->persistence != RELPERSISTENCE_TEMP);
 		UNDO_POINT("mark-in-abort");
 		undo_log_mark_applied(first->persistence,
 							  UndoRecPtrGetLog(first->urp),
@@ -339,6 +347,7 @@ apply_pages(const UndoTouchedPage *pages, int npages, bool unlimited,
 	instr_time	start;
 	bool		in_time = true;
 
+	Assert(npages > 0 && state->rel == NULL);
 	INSTR_TIME_SET_CURRENT(start);
 	for (int i = 0; i < npages && in_time; i++)
 	{
@@ -395,6 +404,7 @@ apply_all(const UndoTouchedPage *pages, int npages,
 		  const UndoTouchedRun *runs, int nruns,
 		  bool unlimited, bool not_others, ForegroundState *state)
 {
+	Assert(!state->temp || nruns == 0);
 	ndoomed = smgrGetPendingDeletes(false, &doomed_files);
 
 	if (state->temp)
@@ -461,6 +471,8 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 
 	Assert(CritSectionCount == 0);
 	Assert(npages > 0);
+	AssertNoPageLocked();
+	Assert(nruns == 0 || pages[0].persistence != RELPERSISTENCE_TEMP);
 	state.temp = pages[0].persistence == RELPERSISTENCE_TEMP;
 	state.fake = &fake;
 
@@ -526,6 +538,7 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 	if (outer != NULL)
 		FreeErrorData(outer);
 
+	Assert(InterruptHoldoffCount == saved.interrupt_holdoff);
 	if (failed || !state.done)
 	{
 		undo_log_wake_launcher();

@@ -42,6 +42,7 @@
 
 #include "undo/log/undo_shmem.h"
 #include "undo/rollback/undo_worker.h"
+#include "undo/undo_assert.h"
 #include "undo/undo_debug.h"
 #include "undo/undo_module.h"
 
@@ -58,6 +59,8 @@ static ProcessUtility_hook_type prev_process_utility = NULL;
 static void
 wait_for_workers(void)
 {
+	AssertNoPageLocked();
+	Assert(IsUnderPostmaster);
 	undo_log_wake_launcher();
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -77,6 +80,7 @@ undo_drain(int64 timeout)
 	TimestampTz start = GetCurrentTimestamp();
 
 	Assert(CritSectionCount == 0);
+	AssertNoPageLocked();
 	for (;;)
 	{
 		long		secs;
@@ -163,6 +167,7 @@ source_name(const CreatedbStmt *stmt)
 static Oid
 lock_source(const char *name)
 {
+	Assert(IsTransactionState());
 	for (;;)
 	{
 		Oid			dboid = get_database_oid(name, true);
@@ -198,6 +203,7 @@ drain_source(const char *name)
 {
 	TimestampTz start = GetCurrentTimestamp();
 
+	Assert(!RecoveryInProgress());
 	for (;;)
 	{
 		Oid			dboid = lock_source(name);

@@ -42,6 +42,7 @@
 #include "undo/log/undo_stat.h"
 #include "undo/rollback/undo_apply.h"
 #include "undo/rollback/undo_worker.h"
+#include "undo/undo_assert.h"
 #include "undo/undo_debug.h"
 #include "undo/undo_defs.h"
 #include "undo/undo_module.h"
@@ -233,6 +234,7 @@ bury_worker(KnownDatabase *db, TimestampTz now)
 {
 	int			delay = DATABASE_RETRY_MS;
 
+	Assert(db->handle != NULL);
 	pfree(db->handle);
 	db->handle = NULL;
 	if (TimestampDifferenceExceeds(db->started, now, LONG_LIFE_MS))
@@ -258,6 +260,7 @@ add_database(Oid dboid)
 {
 	KnownDatabase *db;
 
+	Assert(find_database(dboid) == NULL);
 	if (nknown == maxknown)
 	{
 		int			more = Max(maxknown * 2, DATABASES_START);
@@ -300,6 +303,7 @@ note_databases(const UndoScanResult *found, TimestampTz now)
 			running++;
 		else if (known[i].handle != NULL)
 			bury_worker(&known[i], now);
+		Assert(kept <= i);
 		if (known[i].found || known[i].handle != NULL)
 			known[kept++] = known[i];
 	}
@@ -335,6 +339,7 @@ start_worker(KnownDatabase *db)
 	MemoryContext old;
 
 	Assert(OidIsValid(db->dboid));
+	Assert(db->handle == NULL && !OidIsValid(MyDatabaseId));
 	memset(&worker, 0, sizeof(worker));
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS |
 		BGWORKER_BACKEND_DATABASE_CONNECTION;
@@ -384,6 +389,7 @@ forget_page(char persistence, UndoLogNumber log, BlockNumber block, Page page,
 	int			nmarks = 0;
 	UndoEntry	entry;
 
+	Assert(!OidIsValid(MyDatabaseId));
 	for (uint16 at = from; at < ((PageHeader) page)->pd_lower; at += entry.len)
 	{
 		if (!undo_page_get(page, at, &entry) || entry.len == 0)
@@ -391,6 +397,7 @@ forget_page(char persistence, UndoLogNumber log, BlockNumber block, Page page,
 		if (entry.kind == UNDO_KIND_RUN && entry.dboid == dboid &&
 			undo_scan_run_is_unapplied(&entry, all_visible_before))
 		{
+			Assert(nmarks < UNDO_PAGE_MAX_ENTRIES);
 			marks[nmarks].offset = at;
 			marks[nmarks++].writer = entry.fxid;
 		}
@@ -521,6 +528,7 @@ launcher_round(void)
 {
 	UndoScanResult result;
 
+	Assert(!OidIsValid(MyDatabaseId) && !IsTransactionState());
 	pgstat_report_activity(STATE_RUNNING, "discarding undo");
 	undo_discard_pass(false, &result);
 	warn_of_old_rollback(result.oldest_unapplied);
@@ -530,6 +538,7 @@ launcher_round(void)
 		start_workers(&result);
 	/* files that the pass has read: no end of transaction closes them */
 	AtEOXact_SMgr();
+	AssertNoPageLocked();
 	return result.discarded || result.retained > 0 || result.ndatabases > 0;
 }
 

@@ -34,14 +34,13 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "undo/discard/undo_frozen.h"
 #include "undo/discard/undo_scan.h"
-#include "undo/log/undo_horizons.h"
 #include "undo/log/undo_log_load.h"
 #include "undo/log/undo_page.h"
 #include "undo/log/undo_shmem.h"
 #include "undo/rollback/undo_apply.h"
 #include "undo/rollback/undo_worker.h"
+#include "undo/undo_assert.h"
 #include "undo/undo_defs.h"
 
 /* a database whose visit failed is left for so long */
@@ -72,6 +71,7 @@ undo_survey_databases(Fxid copied_after)
 	TableScanDesc scan;
 	HeapTuple	tuple;
 
+	AssertNoPageLocked();
 	if (own)
 		StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -113,6 +113,7 @@ undo_survey_databases(Fxid copied_after)
 void
 undo_survey_alone(void)
 {
+	Assert(!IsUnderPostmaster);
 	if (pg_atomic_read_u32(&UndoShmem->copies_done) == 0 &&
 		undo_survey_databases(undo_log_horizons().all_visible_before) == NIL)
 		pg_atomic_write_u32(&UndoShmem->copies_done, 1);
@@ -129,6 +130,7 @@ start_visit(Oid dboid)
 	BackgroundWorker worker;
 	MemoryContext old;
 
+	Assert(visit_handle == NULL && OidIsValid(dboid));
 	memset(&worker, 0, sizeof(worker));
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS |
 		BGWORKER_BACKEND_DATABASE_CONNECTION;
@@ -203,6 +205,7 @@ undo_survey_round(const UndoScanResult *found)
 {
 	Fxid		start = pg_atomic_read_u64(&UndoShmem->start_fxid);
 
+	Assert(!OidIsValid(MyDatabaseId));
 	if (pg_atomic_read_u32(&UndoShmem->copies_done) != 0)
 		return true;
 	if (pg_atomic_read_u32(&UndoShmem->state) != UNDO_PRIMARY)
@@ -248,6 +251,7 @@ roll_back_copy(Oid reloid, BlockNumber *blocks, int nblocks)
 {
 	Relation	rel;
 
+	Assert(OidIsValid(reloid) && IsTransactionState());
 	report_table(reloid);
 	rel = try_relation_open(reloid, AccessShareLock);
 	if (rel == NULL)

@@ -50,6 +50,7 @@
 #include "undo/log/undo_stat.h"
 #include "undo/rollback/undo_apply.h"
 #include "undo/rollback/undo_worker.h"
+#include "undo/undo_assert.h"
 #include "undo/undo_debug.h"
 #include "undo/undo_defs.h"
 #include "undo/undo_module.h"
@@ -144,6 +145,7 @@ check_for_exit(void)
 void
 undo_worker_nap(long milliseconds, UndoWait wait)
 {
+	AssertNoPageLocked();
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 milliseconds, undo_wait_event(wait));
@@ -193,6 +195,8 @@ find_failed(char persistence, UndoRecPtr urp)
 static void
 forget_failed(FailedRun *failed)
 {
+	Assert(nfailed > 0 && failed >= failed_runs &&
+		   failed < failed_runs + nfailed);
 	*failed = failed_runs[--nfailed];
 }
 
@@ -218,6 +222,7 @@ remember_failed(char persistence, UndoRecPtr urp)
 			forget_failed(&failed_runs[first]);
 		}
 		failed = &failed_runs[nfailed++];
+		Assert(nfailed <= MAX_FAILURES);
 		failed->persistence = persistence;
 		failed->urp = urp;
 		failed->failures = 0;
@@ -288,6 +293,8 @@ undo_worker_apply_pages(Relation rel, BlockNumber *blocks, int nblocks)
 	BlockNumber end = RelationGetNumberOfBlocks(rel);
 	uint32		npages = 0;
 
+	AssertNoPageLocked();
+	Assert(CheckRelationLockedByMe(rel, AccessShareLock, true));
 	qsort(blocks, nblocks, sizeof(BlockNumber), compare_blocks);
 	for (int i = 0; i < nblocks; i++)
 	{
@@ -295,6 +302,7 @@ undo_worker_apply_pages(Relation rel, BlockNumber *blocks, int nblocks)
 			continue;
 		if (blocks[i] >= end)
 			break;				/* truncated away */
+		Assert(i == 0 || blocks[i - 1] < blocks[i]);
 		CHECK_FOR_INTERRUPTS();
 		undo_apply_page(rel, blocks[i]);
 		npages++;
@@ -314,6 +322,7 @@ run_is_still_there(char persistence, UndoRecPtr urp, const UndoEntry *run,
 	UndoEntry	now;
 	bool		result;
 
+	Assert(run->kind == UNDO_KIND_RUN && seq > 0);
 	if (!BufferIsValid(buffer))
 		return false;
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
@@ -374,6 +383,7 @@ roll_back_run(Batch *batch, char persistence, UndoRecPtr urp,
 	if (!run_is_still_there(persistence, urp, run, seq))
 		return RUN_GONE;
 
+	Assert(run->dboid == MyDatabaseId);
 	open_batch_relation(batch, run->reloid);
 	if (batch->locked_out)
 	{
@@ -444,6 +454,7 @@ roll_back_undo_page(char persistence, UndoLogNumber log, BlockNumber block,
 	bool		in_run = false;
 	instr_time	now;
 
+	Assert(from >= UNDO_FIRST_OFFSET || undo_debug_damage);
 	while (at <= lower)
 	{
 		bool		valid = at < lower;
@@ -467,6 +478,7 @@ roll_back_undo_page(char persistence, UndoLogNumber log, BlockNumber block,
 								  blocks, nblocks))
 			{
 				case RUN_DONE:
+					Assert(nmarks < UNDO_PAGE_MAX_ENTRIES);
 					marks[nmarks].offset = run.at;
 					marks[nmarks++].writer = run.fxid;
 					break;
@@ -509,6 +521,7 @@ roll_back_undo_page(char persistence, UndoLogNumber log, BlockNumber block,
 static void
 run_batch(Batch *batch)
 {
+	Assert(IsTransactionState() && OidIsValid(MyDatabaseId));
 	current_run = InvalidUndoRecPtr;
 	PushActiveSnapshot(GetTransactionSnapshot());
 	INSTR_TIME_SET_CURRENT(batch->start);
@@ -545,6 +558,7 @@ undo_worker_rollback_batch(bool *remaining)
 {
 	Batch		batch = {0};
 
+	Assert(!IsTransactionState() && CritSectionCount == 0);
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	run_batch(&batch);

@@ -36,6 +36,7 @@ zheap_buffer_note(Relation rel, BlockNumber block, Buffer buffer)
 {
 	int			i = block % RECENT_BUFFERS_USED;
 
+	Assert(BufferIsValid(buffer) && BlockNumberIsValid(block));
 	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
 		return;
 	recent[i].locator = rel->rd_locator;
@@ -52,6 +53,7 @@ zheap_buffer_recent(Relation rel, BlockNumber block)
 {
 	int			i = block % RECENT_BUFFERS_USED;
 
+	Assert(BlockNumberIsValid(block));
 	/* a temporary table may bear another table's number */
 	if (BufferIsValid(recent[i].buffer) && recent[i].block == block &&
 		!RelationUsesLocalBuffers(rel) &&
@@ -61,6 +63,7 @@ zheap_buffer_recent(Relation rel, BlockNumber block)
 	{
 		pgstat_count_buffer_read(rel);
 		pgstat_count_buffer_hit(rel);
+		Assert(BufferGetBlockNumber(recent[i].buffer) == block);
 		return recent[i].buffer;
 	}
 	return InvalidBuffer;

@@ -90,6 +90,7 @@ tell_of_pages(Relation rel, const FreedPage *page, int n)
 	BlockNumber nblocks = RelationGetNumberOfBlocks(rel);
 	BlockNumber first = page[0].block;
 
+	Assert(n > 0 && page[0].block <= page[n - 1].block);
 	for (int i = 0; i < n; i++)
 	{
 		if (page[i].block >= nblocks ||
@@ -141,6 +142,7 @@ try_to_tell_of_pages(Relation rel, const FreedPage *page, int n)
 	ResourceOwner own = ResourceOwnerCreate(owner, "zheap free space notes");
 	volatile bool done = false;
 
+	Assert(IsTransactionState());
 	CurrentResourceOwner = own;
 	PG_TRY();
 	{
@@ -171,6 +173,7 @@ tell_of_table(const FreedPage *page, int n)
 {
 	Relation	rel;
 
+	Assert(n > 0 && page[0].relid == page[n - 1].relid);
 	/* by whatever command, it may be gone or locked against me */
 	if (!ConditionalLockRelationOid(page[0].relid, AccessShareLock))
 		return;
@@ -193,6 +196,8 @@ tell_map(FreedPage *page, int n)
 {
 	int			start = 0;
 
+	Assert(CritSectionCount == 0);
+	AssertNoPageLocked();
 	qsort(page, n, sizeof(FreedPage), freed_compare);
 	for (int i = 1; i <= n; i++)
 	{
@@ -313,6 +318,7 @@ make_room_for_notes(void)
 								   more * sizeof(FreedPage),
 								   MCXT_ALLOC_NO_OOM);
 
+	Assert(nfreed == maxfreed && CritSectionCount == 0);
 	if (bigger == NULL)
 		return false;
 	if (freed != NULL)
@@ -339,6 +345,7 @@ zheap_fsm_notes_add(Relation rel, BlockNumber block, Page page, Size bytes)
 	FreedPage  *last;
 	Size		room;
 
+	Assert(CritSectionCount == 0 && zheap_page_is_valid(page));
 	/* changes of one page after the other are the rule */
 	last = nfreed > 0 ? &freed[nfreed - 1] : NULL;
 	if (last != NULL && last->block == block &&
@@ -364,6 +371,7 @@ zheap_fsm_notes_add(Relation rel, BlockNumber block, Page page, Size bytes)
 	if (nfreed == maxfreed && !make_room_for_notes())
 		return;
 	room = room_to_come(page);
+	Assert(nfreed < maxfreed);
 	last = &freed[nfreed++];
 	last->relid = RelationGetRelid(rel);
 	last->locator = rel->rd_locator;
@@ -377,6 +385,7 @@ zheap_fsm_notes_rolled_back(Relation rel, BlockNumber block, Size room)
 {
 	FreedPage  *page;
 
+	Assert(!IsTransactionState() && room < BLCKSZ);
 	if (room < FREED_STEP)
 		return;
 	if (naborted > 0 && aborted[naborted - 1].block == block &&
@@ -385,6 +394,7 @@ zheap_fsm_notes_rolled_back(Relation rel, BlockNumber block, Size room)
 		naborted--;
 	if (naborted == ABORTED_MAX_USED)
 		return;
+	Assert(naborted < ABORTED_MAX);
 	page = &aborted[naborted++];
 	page->relid = RelationGetRelid(rel);
 	page->locator = rel->rd_locator;

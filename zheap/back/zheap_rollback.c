@@ -67,6 +67,7 @@ typedef struct Rollback
 static void
 change_any(Rollback *rb)
 {
+	Assert(rb->delta == NULL || rb->page == (Page) rb->delta->work.data);
 	if (!rb->checked)
 		zheap_page_check_bodies(rb->walk.rel, rb->walk.block, rb->page);
 	rb->checked = true;
@@ -113,6 +114,7 @@ rollback_insert(Rollback *rb, uint8 id)
 	OffsetNumber max = PageGetMaxOffsetNumber(rb->page);
 	OffsetNumber off;
 
+	Assert(id >= 1 && ZUndoIsInsert(&rb->walk.undo));
 	rb->inserts = true;
 	change_any(rb);
 	for (off = FirstOffsetNumber; off <= max; off++)
@@ -140,6 +142,7 @@ has_tenure(Rollback *rb, uint8 id, Fxid lf)
 	ZUndo		keep = walk->undo;
 	bool		result = false;
 
+	Assert(lf != InvalidFxid && id >= 1);
 	zheap_walk_at_slot(walk, rb->page, id);
 	while (walk->fxid != InvalidFxid)
 	{
@@ -197,6 +200,7 @@ restore_owner(Rollback *rb, uint8 id, ZTupleHeader *hdr)
 	uint8		old = r->flags & ZUNDO_OLD_MASK;
 	ZXactSlot	slot = zheap_page_row_slot(rb->page, hdr);
 
+	Assert(ZUndoIsChange(r) && !ZHeaderIsEnded(hdr));
 	if (old == ZUNDO_OLD_IN_CHAIN && (hdr->flags2 & ZH_LOCK_ONLY) == 0)
 	{
 		if (r->oldhdr.slot != id)
@@ -254,6 +258,7 @@ rollback_open_delete(Rollback *rb, uint8 id)
 	OffsetNumber max = PageGetMaxOffsetNumber(rb->page);
 	OffsetNumber off;
 
+	Assert(id >= 1 && ZUndoIsOpenDelete(&rb->walk.undo));
 	change_any(rb);
 	for (off = FirstOffsetNumber; off <= max; off++)
 	{
@@ -285,6 +290,7 @@ rollback_change(Rollback *rb, uint8 id)
 	uint16		alloc;
 	uint16		len;
 
+	Assert(id >= 1 && ZUndoIsChange(r) && !ZUndoIsOpenDelete(r));
 	if (tuple == NULL)
 		zheap_walk_corrupt(rb->walk.rel, rb->walk.block, r->offset,
 						   "a tuple whose change is to be taken back");
@@ -328,6 +334,7 @@ rollback_lock(Rollback *rb, uint8 id)
 	char	   *tuple = tuple_to_change(rb, r->offset);
 	ZTupleHeader hdr;
 
+	Assert(id >= 1 && r->kind == ZUNDO_LOCK);
 	if (tuple == NULL)
 		return;
 	zheap_header_get(tuple, &hdr);
@@ -353,6 +360,7 @@ rollback_lock(Rollback *rb, uint8 id)
 static void
 fetch_record(Rollback *rb)
 {
+	Assert(UndoRecPtrIsValid(rb->walk.urp));
 	if (!zheap_walk_fetch(&rb->walk, true))
 		zheap_walk_corrupt(rb->walk.rel, rb->walk.block, rb->walk.off,
 						   "the undo record of an aborted change");
@@ -368,6 +376,7 @@ rollback_xact_slot(Rollback *rb, uint8 id)
 	ZXactSlot	slot = ZPageGetXactSlot(rb->page, id);
 	ZUndo	   *r = &rb->walk.undo;
 
+	Assert(id >= 1 && id <= ZPageGetOpaque(rb->page)->nslots);
 	while (!ZXactSlotIsFree(slot) &&
 		   zheap_xact_slot_fxid_status(ZXactSlotFxid(slot), rb->walk.hz) ==
 		   ZXACT_ABORTED)
@@ -433,6 +442,7 @@ rollback_stub(Rollback *rb, OffsetNumber off)
 	ZTupleHeader cur;
 	ZTupleHeader hdr;
 
+	Assert(ItemIdIsNormal(lp));
 	if (rb->left-- <= 0)
 		return false;
 
@@ -503,6 +513,7 @@ rollback_work(Relation rel, UndoReader *reader, const UndoHorizons *hz,
 	Rollback	rb;
 	bool		done = true;
 
+	Assert(zheap_page_is_valid(work) && (delta == NULL || !delta->whole));
 	rb.page = work;
 	rb.delta = delta;
 	rb.checked = false;
@@ -533,6 +544,8 @@ rollback_batch(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	bool		inserts;
 	bool		done;
 
+	AssertPageExclusive(buffer);
+	Assert(CritSectionCount == 0 && !RecoveryInProgress());
 	*same_room = false;
 	if (!zheap_xact_slot_any_aborted(buffer, page, hz) &&
 		!zheap_xact_slot_any_stub_aborted(page, hz))
@@ -574,6 +587,8 @@ zheap_rollback_buffer(Relation rel, Buffer buffer)
 	Page		page = BufferGetPage(buffer);
 	bool		same_room;
 
+	AssertPageExclusive(buffer);
+	Assert(CritSectionCount == 0);
 	if (PageIsNew(page))
 		return true;
 	zheap_page_check(rel, BufferGetBlockNumber(buffer), page);
@@ -587,6 +602,8 @@ zheap_rollback_buffer(Relation rel, Buffer buffer)
 static void
 pause_between_batches(void)
 {
+	AssertNoPageLocked();
+	Assert(CritSectionCount == 0);
 	UNDO_POINT("rollback-page-released");
 	/* in an abort callback interrupts are held off */
 	if (InterruptHoldoffCount > 0)
@@ -599,9 +616,12 @@ pause_between_batches(void)
 void
 zheap_rollback_lock(Relation rel, Buffer buffer)
 {
+	AssertNoPageLocked();
+	Assert(CritSectionCount == 0 && !RecoveryInProgress());
 	for (;;)
 	{
 		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+		AssertPageExclusive(buffer);
 		if (zheap_rollback_buffer(rel, buffer))
 			return;
 		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
@@ -620,6 +640,7 @@ zheap_rollback_limit_reader(ZReadContext *cx)
 void
 zheap_rollback_for_reader(Relation rel, BlockNumber block)
 {
+	AssertNoPageLocked();
 	if (!RecoveryInProgress())
 		zheap_rollback_page(rel, block);
 	CHECK_FOR_INTERRUPTS();
@@ -651,6 +672,8 @@ zheap_rollback_page(Relation rel, BlockNumber block)
 	bool		more = true;
 	Size		room = 0;
 
+	AssertNoPageLocked();
+	Assert(CritSectionCount == 0 && !RecoveryInProgress());
 	if (!BufferIsValid(buffer))
 	{
 		SMgrRelation smgr = RelationGetSmgr(rel);

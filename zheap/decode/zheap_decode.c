@@ -67,6 +67,7 @@ make_tuple(const Decoding *d, const ZHeapRow *row)
 								   row->len - SizeofHeapTupleHeader);
 	HeapTuple	tuple = ChangeTupleHeap(result);
 
+	Assert(row->len >= SizeofHeapTupleHeader);
 	tuple->t_len = row->len;
 	ItemPointerSetInvalid(&tuple->t_self);
 	tuple->t_tableOid = InvalidOid;
@@ -113,6 +114,7 @@ decode_insert(const Decoding *d)
 	rows.ntuples = head.ntuples;
 	zheap_xlog_insert_rows(d->record, &head, NULL, NULL, &rows, data.data,
 						   ERROR);
+	Assert(rows.ntuples > 0 && rows.ntuples <= MaxHeapTuplesPerPage);
 	for (int i = 0; i < rows.ntuples; i++)
 	{
 		ReorderBufferChange *change;
@@ -183,6 +185,7 @@ decode_move(const Decoding *d)
 	if (tuple == NULL || (head.flags & ZMOVE_CODED) || size > BLCKSZ)
 		elog(ERROR, "WAL record of a move is malformed");
 
+	Assert(size >= ZHEAP_HEADER_SIZE);
 	change = new_change(d, REORDER_BUFFER_CHANGE_UPDATE);
 	zheap_logical_read_new(&reader, tuple, size, &row);
 	change->data.tp.newtuple = make_tuple(d, &row);
@@ -237,6 +240,7 @@ zheap_decode(LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
 	TransactionId xid = XLogRecGetXid(buf->record);
 	SnapBuild  *builder = ctx->snapshot_builder;
 
+	Assert(CritSectionCount == 0);
 	if (!is_decoded(d.record))
 		return;
 	ReorderBufferProcessXid(ctx->reorder, xid, buf->origptr);

@@ -103,6 +103,7 @@ take_range(DeltaRanges *ranges, const char *old, const char *new, int start,
 	int			gap = DELTA_MERGE_GAP;
 	int			i = start + 1;
 
+	Assert(start < to && old[start] != new[start]);
 	while (i + 8 <= to && i - last <= gap + 1)
 	{
 		uint64		differ = zheap_words_differ(old + i, new + i);
@@ -226,6 +227,7 @@ delta_zero_hole(Page page)
 Page
 zheap_delta_begin(ZPageDelta *delta, Relation rel, Buffer buffer)
 {
+	Assert(CritSectionCount == 0);
 	(void) zheap_delta_begin_parts(delta, rel, buffer);
 	delta->whole = true;
 
@@ -243,6 +245,7 @@ zheap_delta_begin_parts(ZPageDelta *delta, Relation rel, Buffer buffer)
 {
 	Assert(BufferIsValid(buffer));
 	Assert(zheap_page_is_valid(BufferGetPage(buffer)));
+	AssertPageExclusive(buffer);
 
 	delta->rel = rel;
 	delta->buffer = buffer;
@@ -260,6 +263,8 @@ zheap_delta_part(ZPageDelta *delta, const void *at, uint16 len)
 	uint16		first = (const char *) at - delta->work.data;
 
 	Assert(first >= DELTA_FIRST_BYTE && first + len <= BLCKSZ);
+	Assert(first >= ((PageHeader) delta->work.data)->pd_upper ||
+		   first + len <= ((PageHeader) delta->work.data)->pd_lower);
 	for (int i = 0; i < delta->nparts; i++)
 	{
 		if (delta->first[i] == first)
@@ -292,6 +297,8 @@ zheap_delta_finish(ZPageDelta *delta, Fxid conflict)
 	char		told = 1;
 
 	Assert(zheap_page_is_valid(delta->work.data));
+	Assert(CritSectionCount == 0 && !delta->rel->rd_rel->relisshared);
+	AssertPageExclusive(delta->buffer);
 
 	if (delta->whole)
 		delta_collect(&ranges, page, delta->work.data);
@@ -350,6 +357,8 @@ zheap_delta_log_conflict(Relation rel, BlockNumber block, Fxid conflict)
 	xl_zheap_delta xlrec;
 	XLogRecPtr	lsn;
 
+	AssertNoPageLocked();
+	Assert(conflict != InvalidFxid);
 	if (!RelationNeedsWAL(rel) || !XLogStandbyInfoActive())
 		return;
 	buffer = ReadBuffer(rel, block);
@@ -383,6 +392,7 @@ zheap_delta_log_conflict(Relation rel, BlockNumber block, Fxid conflict)
 static void
 delta_apply(Page page, const char *data, Size len)
 {
+	Assert(InRecovery);
 	if (zheap_page_is_valid(page))
 		zheap_page_clear_hints(page);
 	delta_put_ranges(page, data, len);
@@ -394,6 +404,7 @@ delta_apply(Page page, const char *data, Size len)
 void
 zheap_delta_redo_conflict(XLogReaderState *record, Fxid conflict)
 {
+	AssertNoPageLocked();
 	if (InHotStandby && conflict != InvalidFxid)
 	{
 		RelFileLocator locator;
@@ -423,6 +434,7 @@ zheap_delta_redo(XLogReaderState *record)
 	XLogRecPtr	lsn = record->EndRecPtr;
 	Buffer		buffer;
 
+	Assert(InRecovery);
 	zheap_delta_redo_conflict(record, delta_conflict(record));
 
 	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
@@ -457,6 +469,8 @@ zheap_delta_grow(Relation rel, Buffer buffer)
 	Page		page = BufferGetPage(buffer);
 	bool		done PG_USED_FOR_ASSERTS_ONLY;
 
+	AssertPageExclusive(buffer);
+	Assert(CritSectionCount == 0 && zheap_page_is_valid(page));
 	if (ZPageGetOpaque(page)->nslots >= XACT_SLOTS_AT_MOST ||
 		zheap_page_total_free(page) < sizeof(ZXactSlotData))
 		return false;
@@ -485,6 +499,7 @@ zheap_delta_redo_grow(XLogReaderState *record)
 {
 	Buffer		buffer;
 
+	Assert(InRecovery);
 	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
 	{
 		Page		page = BufferGetPage(buffer);

@@ -48,6 +48,7 @@ zheap_tid_offset(const ItemPointerData *tid)
 static inline void
 zheap_tid_set_tag(ItemPointerData *tid, uint16 tag)
 {
+	Assert((tag & ~ZTID_TAGS) == 0);
 	tid->ip_posid = (tid->ip_posid & ZTID_OFFSET_MASK) | tag;
 }
 
@@ -123,6 +124,7 @@ typedef struct xl_zheap_delta
 static inline uint64
 zheap_conflict_pack(Fxid fxid, Fxid conflict)
 {
+	Assert(fxid != InvalidFxid);
 	return conflict == InvalidFxid ? 0 : undo_zigzag(fxid, conflict) + 1;
 }
 

@@ -42,6 +42,7 @@ slack_size(const char *tuple, uint16 lp_len)
 {
 	uint16		n = (uint8) tuple[lp_len - 1];
 
+	Assert(lp_len >= ZHEAP_HEADER_SIZE);
 	if (n == 255)
 	{
 		if (lp_len < ZHEAP_HEADER_SIZE + 3)
@@ -108,6 +109,7 @@ write_body(char *place, uint16 alloc, const char *tuple, uint16 len)
 	uint16		slack = alloc - len;
 
 	Assert(len >= ZHEAP_HEADER_SIZE && len <= alloc);
+	Assert(alloc <= BLCKSZ);
 
 	memcpy(place, tuple, len);
 	zheap_header_get(place, &header);
@@ -154,6 +156,7 @@ zheap_page_init(Page page, int nslots)
 void
 zheap_page_note_stale(Page page, bool changed)
 {
+	Assert(zheap_page_is_valid(page));
 	ZPageGetOpaque(page)->flags |= ZPAGE_HAS_STALE;
 	PageClearAllVisible(page);
 	if (changed)
@@ -166,6 +169,7 @@ zheap_page_row_is_stale(Page page, OffsetNumber off)
 	ItemId		lp;
 	ZTupleHeader header;
 
+	Assert(off >= FirstOffsetNumber && zheap_page_is_valid(page));
 	if (!ZPageMayHoldStale(page) || off > PageGetMaxOffsetNumber(page))
 		return false;
 	lp = PageGetItemId(page, off);
@@ -297,6 +301,7 @@ zheap_page_hole_room(Page page)
 	int			kept = zheap_page_slots_kept(PageGetMaxOffsetNumber(page) + 1);
 	Size		keep = sizeof(ItemIdData);
 
+	Assert(zheap_page_is_valid(page));
 	if (PageGetMaxOffsetNumber(page) >= MaxHeapTuplesPerPage)
 		return 0;
 	if (nslots < kept)
@@ -315,6 +320,7 @@ zheap_page_insert_room(Page page)
 	PointerSums sums = sum_pointers(page);
 	int			kept;
 
+	Assert(zheap_page_is_valid(page));
 	/* a damaged page has no room */
 	if (sums.inside < 0 || sums.used > room)
 		return 0;
@@ -337,6 +343,7 @@ zheap_page_free_offset(Page page, bool *append)
 {
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
 
+	Assert(zheap_page_is_valid(page));
 	*append = false;
 	if (PageHasFreeLinePointers(page))
 	{
@@ -398,6 +405,7 @@ zheap_page_make_room(Page page, Size need)
 {
 	PageHeader	ph = PageHeaderOf(page);
 
+	Assert(zheap_page_is_valid(page));
 	if ((Size) (ph->pd_upper - ph->pd_lower) >= need)
 		return true;
 	if (zheap_page_total_free(page) < need)
@@ -434,6 +442,7 @@ zheap_page_add(Page page, OffsetNumber off, const char *tuple, uint16 len)
 
 	Assert(len >= ZHEAP_HEADER_SIZE);
 	Assert(tuple + len <= (char *) page || tuple >= (char *) page + BLCKSZ);
+	Assert(len <= BLCKSZ);
 
 	ok = off >= FirstOffsetNumber && off <= MaxHeapTuplesPerPage &&
 		(append || (off <= max && !ItemIdIsUsed(PageGetItemId(page, off)))) &&
@@ -465,6 +474,7 @@ zheap_page_replace_need(Page page, OffsetNumber off, uint16 len)
 	ItemId		lp = PageGetItemId(page, off);
 
 	Assert(ItemIdIsNormal(lp));
+	Assert(off >= FirstOffsetNumber && off <= PageGetMaxOffsetNumber(page));
 	return len > lp->lp_len ? len - lp->lp_len : 0;
 }
 
@@ -498,6 +508,7 @@ zheap_page_replace(Page page, OffsetNumber off, const char *tuple, uint16 len)
 		ph->pd_upper -= len;
 		ItemIdSetNormal(lp, ph->pd_upper, len);
 	}
+	Assert(lp->lp_len >= len && lp->lp_off >= ph->pd_upper);
 	write_body((char *) page + lp->lp_off, lp->lp_len, tuple, len);
 	return true;
 }
@@ -510,6 +521,7 @@ zheap_page_drop_slack(Page page, OffsetNumber off)
 	ZTupleHeader header;
 
 	Assert(ItemIdIsNormal(lp));
+	Assert(off >= FirstOffsetNumber && off <= PageGetMaxOffsetNumber(page));
 	zheap_header_get(tuple, &header);
 	if ((header.natts_flags1 & ZH_SLACK) == 0)
 		return;
@@ -534,6 +546,9 @@ zheap_page_set_stub(Page page, OffsetNumber off, const ZTupleHeader *header,
 	char	   *tuple;
 
 	Assert(ZHeaderIsEnded(header));
+	Assert(off >= FirstOffsetNumber && off <= PageGetMaxOffsetNumber(page));
+	Assert(ItemIdIsNormal(lp));
+	Assert(fxid >= FirstNormalTransactionId && UndoRecPtrIsValid(urp));
 	stub.slot = ZXACT_STUB;
 	stub.natts_flags1 &= ZH_NATTS_MASK;
 	stub.flags2 &= ~(ZH_REUSED_MASK | ZH_LOCK_ONLY | ZH_SPECULATIVE);
@@ -543,6 +558,7 @@ zheap_page_set_stub(Page page, OffsetNumber off, const ZTupleHeader *header,
 	if (lp->lp_len < ZHEAP_STUB_SIZE &&
 		!zheap_page_replace(page, off, bytes, ZHEAP_STUB_SIZE))
 		return false;
+	Assert(lp->lp_len >= ZHEAP_STUB_SIZE);
 	tuple = (char *) page + lp->lp_off;
 	memset(tuple, 0, lp->lp_len);
 	memcpy(tuple, bytes, ZHEAP_STUB_SIZE);
@@ -556,6 +572,8 @@ zheap_page_shrink_stub(Page page, OffsetNumber off)
 	ItemId		lp = PageGetItemId(page, off);
 
 	Assert(ItemIdIsNormal(lp) && lp->lp_len >= ZHEAP_STUB_SIZE);
+	Assert(off >= FirstOffsetNumber && off <= PageGetMaxOffsetNumber(page));
+	Assert((uint8) ((char *) page)[lp->lp_off] == ZXACT_STUB);
 	lp->lp_len = ZHEAP_STUB_SIZE;
 }
 
@@ -565,6 +583,7 @@ zheap_page_note_stubs(Page page)
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
 	ZXactSlotData stub;
 
+	Assert(zheap_page_is_valid(page));
 	if ((ZPageGetOpaque(page)->flags & ZPAGE_HAS_STUBS) == 0)
 		return;
 	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
@@ -586,6 +605,7 @@ zheap_page_set_dead(Page page, OffsetNumber off)
 	ItemId		lp = PageGetItemId(page, off);
 
 	Assert(ItemIdIsUsed(lp));
+	Assert(off >= FirstOffsetNumber && off <= PageGetMaxOffsetNumber(page));
 	ItemIdSetDead(lp);
 }
 
@@ -595,6 +615,7 @@ zheap_page_set_spilled(Page page, OffsetNumber off)
 	ItemId		lp = PageGetItemId(page, off);
 
 	Assert(ItemIdIsNormal(lp));
+	Assert(off >= FirstOffsetNumber && off <= PageGetMaxOffsetNumber(page));
 	ItemIdSetRedirect(lp, 1);
 	Assert(ZItemIdIsSpilled(lp));
 }
@@ -604,6 +625,8 @@ zheap_page_set_unused(Page page, OffsetNumber off)
 {
 	ItemId		lp = PageGetItemId(page, off);
 
+	Assert(off >= FirstOffsetNumber && off <= PageGetMaxOffsetNumber(page));
+	Assert(ItemIdIsDead(lp));
 	ItemIdSetUnused(lp);
 	PageSetHasFreeLinePointers(page);
 }
@@ -615,6 +638,7 @@ zheap_page_truncate_line_pointers(Page page)
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
 	LocationIndex lower = ph->pd_lower;
 
+	Assert(zheap_page_is_valid(page));
 	while (max >= FirstOffsetNumber &&
 		   !ItemIdIsUsed(PageGetItemId(page, max)))
 	{
@@ -645,6 +669,8 @@ shift_tuples(Page page, int nkeep, int delta)
 	Size		size;
 	OffsetNumber off;
 
+	Assert(nkeep >= 0 && nkeep <= ZPageGetOpaque(page)->nslots);
+	Assert(delta != 0 && delta % (int) sizeof(ZXactSlotData) == 0);
 	size = ph->pd_special - ph->pd_upper + nkeep * sizeof(ZXactSlotData);
 	memmove(page + ph->pd_upper + delta, page + ph->pd_upper, size);
 	for (off = FirstOffsetNumber; off <= max; off++)
@@ -712,6 +738,7 @@ zheap_page_can_begin_spill(Page page)
 {
 	ZPageOpaque opaque = ZPageGetOpaque(page);
 
+	Assert(zheap_page_is_valid(page));
 	if (opaque->flags & ZPAGE_HAS_SPILL)
 		return true;
 	return opaque->nslots > 1 &&
@@ -765,6 +792,7 @@ zheap_page_end_spill(Page page)
 void
 zheap_page_clear_hints(Page page)
 {
+	Assert(zheap_page_is_valid(page));
 	for (int id = 1; id <= ZPageGetOpaque(page)->nslots; id++)
 		ZPageGetXactSlot(page, id)->fxid_bits &= ~ZXACT_HINT_COMMITTED;
 }

@@ -101,6 +101,7 @@ typedef ZXactSlotData *ZXactSlot;
 static inline int
 zheap_page_slots_kept(int nrows)
 {
+	Assert(nrows >= 0);
 	return Min(nrows + 1, ZHEAP_XACT_SLOT_RESERVE);
 }
 

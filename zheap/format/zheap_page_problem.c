@@ -18,6 +18,7 @@ zheap_page_report(Relation rel, BlockNumber block, Page page)
 {
 	ZPageOpaque opaque = ZPageGetOpaque(page);
 
+	Assert(!zheap_page_is_valid(page));
 	if (PageIsNew(page))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
@@ -69,6 +70,7 @@ stub_problem(Page page, OffsetNumber off, const ZTupleHeader *header)
 	const char *tuple = (char *) page + lp->lp_off;
 	ZXactSlotData stub;
 
+	Assert(header->slot == ZXACT_STUB && ItemIdIsNormal(lp));
 	if (!zheap_page_get_stub(page, lp, &stub))
 		return psprintf("stub %u has only %u bytes", off, lp->lp_len);
 	if ((ZPageGetOpaque(page)->flags & ZPAGE_HAS_STUBS) == 0)
@@ -102,6 +104,7 @@ tuple_problem(Page page, OffsetNumber off)
 	Size		need = ZHEAP_HEADER_SIZE;
 	uint16		len;
 
+	Assert(ItemIdIsNormal(lp));
 	if (lp->lp_off < ph->pd_upper ||
 		lp->lp_off + lp->lp_len > ph->pd_special)
 		return psprintf("tuple %u at %u, length %u, is not within %u to %u",
@@ -145,6 +148,7 @@ pointer_problem(Page page, OffsetNumber off)
 {
 	ItemId		lp = PageGetItemId(page, off);
 
+	Assert(!ItemIdIsNormal(lp));
 	if (ItemIdIsRedirected(lp))
 	{
 		if (!ZItemIdIsSpilled(lp))

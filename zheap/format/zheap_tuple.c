@@ -99,6 +99,7 @@ zheap_tuple_plan(TupleDesc desc, const Datum *values, const bool *isnull,
 	int			natts = desc->natts;
 	int			i;
 
+	Assert(natts <= ZH_NATTS_MASK);
 	plan->expanded = false;
 	for (i = 0; i < natts; i++)
 	{
@@ -136,6 +137,7 @@ zheap_tuple_plan_flat(TupleDesc desc, const Datum *values, const bool *isnull,
 		values = flatten_expanded(desc, values, isnull);
 		zheap_tuple_plan(desc, values, isnull, plan);
 	}
+	Assert(!plan->expanded);
 	return values;
 }
 
@@ -181,6 +183,7 @@ store_value(Form_pg_attribute att, char *place, Datum value)
 	}
 
 	size = stored_size(att, value);
+	Assert(att->attlen == -1 || att->attlen == -2 || size == att->attlen);
 	if (att->attlen == -1 &&
 		can_make_short(att, (struct varlena *) DatumGetPointer(value)))
 	{
@@ -204,6 +207,8 @@ put_planned(TupleDesc desc, const Datum *values, const bool *isnull,
 	int			i;
 
 	Assert(desc->natts <= ZH_NATTS_MASK);
+	Assert(!plan->expanded &&
+		   (plan->bitmap > 0) == ((plan->flags1 & ZH_HASNULL) != 0));
 	header.slot = 0;
 	header.natts_flags1 = (uint16) desc->natts | plan->flags1;
 	header.flags2 = 0;
@@ -230,6 +235,7 @@ zheap_tuple_form_planned(TupleDesc desc, const Datum *values,
 {
 	ZTuple	   *tup;
 
+	Assert(!plan->expanded);
 	if (plan->len > ZHEAP_MAX_TUPLE_SIZE)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -272,6 +278,7 @@ zheap_tuple_form_small(TupleDesc desc, const Datum *values, const bool *isnull,
 		*buf = bigger;
 		*bufsize = size;
 	}
+	Assert(*bufsize >= plan.len && !plan.expanded);
 	put_planned(desc, values, isnull, &plan, *buf);
 	return (uint16) plan.len;
 }
@@ -384,6 +391,7 @@ deform_columns(TupleDesc desc, int ncolumns, const char *tuple, uint16 len,
 	ZTupleHeader header;
 	int			natts;
 
+	Assert(len >= ZHEAP_HEADER_SIZE && ncolumns <= desc->natts);
 	zheap_header_get(tuple, &header);
 	natts = ZHeaderNatts(&header);
 	if (header.natts_flags1 & ZH_HASNULL)
@@ -468,6 +476,7 @@ zheap_tuple_free_first(TupleDesc desc, int ncolumns, const char *tuple,
 	ZTupleHeader header;
 	int			natts;
 
+	Assert(ncolumns <= desc->natts && len >= ZHEAP_HEADER_SIZE);
 	zheap_header_get(tuple, &header);
 	natts = Min(ZHeaderNatts(&header), ncolumns);
 	for (int i = 0; i < natts; i++)
@@ -495,6 +504,7 @@ zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
 	ZTuple	   *full;
 	int			natts;
 
+	Assert(*len >= ZHEAP_HEADER_SIZE && *len <= BLCKSZ);
 	zheap_header_get(tuple, &header);
 	natts = ZHeaderNatts(&header);
 	zheap_tuple_deform(desc, tuple, *len, values, isnull);
@@ -502,6 +512,7 @@ zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
 	{
 		ZTupleHeader mheader;
 
+		Assert(missing->len >= ZHEAP_HEADER_SIZE);
 		zheap_header_get(missing->data, &mheader);
 		zheap_tuple_deform(desc, missing->data, missing->len, mvalues,
 						   misnull);
@@ -516,6 +527,7 @@ zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
 	zheap_header_get(full->data, &formed);
 	formed.slot = header.slot;
 	formed.flags2 = header.flags2;
+	Assert(full->len <= BLCKSZ && ZHeaderNatts(&formed) == desc->natts);
 	memcpy(tuple, full->data, full->len);
 	zheap_header_put(tuple, &formed);
 	*len = full->len;
@@ -643,6 +655,7 @@ zheap_tuple_changed_attrs(Relation rel, Bitmapset *attrs,
 	bool		any_changed = false;
 	int			i;
 
+	Assert(oldlen >= ZHEAP_HEADER_SIZE && newlen >= ZHEAP_HEADER_SIZE);
 	if (bms_is_empty(attrs) ||
 		compare_leading_attrs(desc, attrs, oldtuple, oldlen, newtuple, newlen,
 							  &result))

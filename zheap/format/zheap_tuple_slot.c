@@ -138,6 +138,7 @@ make_columns(ZTupleTableSlot *zslot)
 	TupleDesc	desc = zslot->base.tts_tupleDescriptor;
 
 	Assert(zslot->columns == NULL);
+	Assert(TTS_FIXED(&zslot->base));
 	zslot->columns = MemoryContextAlloc(zslot->base.tts_mcxt,
 										Max(desc->natts, 1) * sizeof(ZColumn));
 	for (int i = 0; i < desc->natts; i++)
@@ -154,6 +155,7 @@ reserve_scratch(ZTupleTableSlot *zslot)
 	ZTupleHeader header;
 	uint32		need;
 
+	Assert(zslot->len >= ZHEAP_HEADER_SIZE);
 	zheap_header_get(zslot->data, &header);
 	need = MAXALIGN(zslot->len) + ZHeaderNatts(&header) * MAXIMUM_ALIGNOF;
 	if (zslot->scratchsize >= need)
@@ -194,6 +196,7 @@ deform_reference(ZTupleTableSlot *zslot, int i, ZColumn column,
 {
 	Size		size = zheap_tuple_value_size(column.len, p, end - p);
 
+	Assert(p <= end && i < zslot->base.tts_tupleDescriptor->natts);
 	if (size == 0)
 		report_short(zslot, end, i + 1);
 	/* short and external varlenas are read by bytes */
@@ -275,6 +278,9 @@ tts_zheap_getsomeattrs(TupleTableSlot *slot, int natts)
 	TupleDesc	desc = NULL;
 
 	Assert(!TTS_EMPTY(slot));
+	Assert(natts <= slot->tts_tupleDescriptor->natts);
+	Assert(zslot->len == 0 || zslot->rows != NULL ||
+		   zslot->data == zslot->buf);
 	if (unlikely(zslot->len == 0))
 		elog(ERROR, "virtual contents of a zheap tuple slot are incomplete");
 	if (unlikely(zslot->columns == NULL))
@@ -462,6 +468,7 @@ set_own_bytes(ZTupleTableSlot *zslot, const char *tuple, uint16 len)
 {
 	ZRows	   *rows = zslot->rows;
 
+	Assert(len >= ZHEAP_HEADER_SIZE);
 	if (zslot->bufsize < len)
 	{
 		uint32		size = Max(256, MAXALIGN(len));
@@ -494,6 +501,8 @@ tts_zheap_materialize(TupleTableSlot *slot)
 	int			i;
 
 	Assert(!TTS_EMPTY(slot));
+	Assert(zslot->len == 0 || zslot->rows != NULL ||
+		   zslot->data == zslot->buf);
 	if (zslot->rows != NULL)
 	{
 		/* values that were deformed point into rows: forget them */

@@ -185,6 +185,7 @@ assert_encodable(const ZUndo *u)
 static inline Size
 link_size(const ZUndo *u, Fxid fxid, UndoRecPtr urp)
 {
+	Assert(fxid != InvalidFxid || !UndoRecPtrIsValid(urp));
 	return undo_packed_size(undo_zigzag(u->writer, fxid)) +
 		undo_packed_urp_size(u->chain, urp);
 }
@@ -477,6 +478,7 @@ decode_insert_set(Cursor *c, ZUndo *u)
 	uint8		flags;
 	int			i;
 
+	Assert(u->kind == ZUNDO_INSERT_SET);
 	u->nranges = get_byte(c);
 	if (u->nranges == 0 || u->nranges > ZUNDO_MAX_RANGES)
 		undo_is_malformed(c->rec, "number of ranges out of bounds");
@@ -499,6 +501,10 @@ decode_insert_set(Cursor *c, ZUndo *u)
 char *
 zheap_undo_put_entry(char *p, Fxid writer, const ZSpillEntry *entry)
 {
+	Assert(entry->off != InvalidOffsetNumber &&
+		   entry->off <= MaxHeapTuplesPerPage);
+	Assert(entry->fxid != InvalidFxid && UndoRecPtrIsValid(entry->urp));
+	Assert(entry->len >= ZHEAP_HEADER_SIZE && writer != InvalidFxid);
 	p = undo_pack(p, entry->off);
 	p = undo_pack(p, undo_zigzag(writer, entry->fxid));
 	p = undo_pack_urp(p, InvalidUndoRecPtr, entry->urp);
@@ -532,6 +538,7 @@ zheap_undo_next_entry(const UndoRecord *rec, const ZUndo *u, const char **p,
 	Cursor		c = {rec, *p, u->entries + u->entrieslen};
 
 	Assert(u->kind == ZUNDO_SPILL);
+	Assert(*p >= u->entries && *p <= u->entries + u->entrieslen);
 	if (c.p >= c.end)
 		return false;
 	get_entry(&c, u->writer, entry);
@@ -542,6 +549,7 @@ zheap_undo_next_entry(const UndoRecord *rec, const ZUndo *u, const char **p,
 static void
 decode_spill(Cursor *c, ZUndo *u)
 {
+	Assert(u->kind == ZUNDO_SPILL);
 	if ((u->flags & ZUNDO_TENURE_START) == 0)
 		undo_is_malformed(c->rec,
 						  "a spill record names no writer of the one before");
@@ -565,6 +573,7 @@ zheap_undo_decode(const UndoRecord *rec, ZUndo *u)
 {
 	Cursor		c;
 
+	Assert(rec->writer != InvalidFxid && rec->payload_len <= UNDO_MAX_PAYLOAD);
 	memset(u, 0, offsetof(ZUndo, first));
 	u->kind = rec->kind;
 	u->flags = rec->flags;
@@ -625,6 +634,7 @@ zheap_undo_covers(const ZUndo *u, OffsetNumber o, const ZTupleHeader *header)
 {
 	int			i;
 
+	Assert(o != InvalidOffsetNumber && o <= MaxHeapTuplesPerPage);
 	switch (u->kind)
 	{
 		case ZUNDO_INSERT_OPEN:
@@ -681,6 +691,7 @@ zheap_undo_diff(ZUndoDiff *diff, const char *oldtuple, uint16 oldlen,
 
 	Assert(oldlen >= ZHEAP_HEADER_SIZE && newlen >= ZHEAP_HEADER_SIZE);
 
+	Assert(oldlen <= BLCKSZ && newlen <= BLCKSZ);
 	prefix = zheap_words_equal(o, n, common);
 	suffix = zheap_words_equal_before(o + olen, n + nlen, common - prefix);
 	diff->prefix = prefix;
@@ -696,6 +707,7 @@ patch_middle(const ZUndo *u, const ZUndoDiff *d, char *image, uint16 *len)
 	Size		head = ZHEAP_HEADER_SIZE + (Size) d->prefix;
 	Size		suffix;
 
+	Assert(*len >= ZHEAP_HEADER_SIZE && *len <= BLCKSZ);
 	if (head + d->newmid > *len ||
 		(Size) *len - d->newmid + d->oldmid > BLCKSZ)
 		ereport(ERROR,
@@ -723,6 +735,7 @@ zheap_undo_step_back(const ZUndo *u, char *image, uint16 *len)
 	ZTupleHeader header;
 	ZTupleHeader now;
 
+	Assert(ZUndoIsChange(u) && *len >= ZHEAP_HEADER_SIZE);
 	zheap_header_get(image, &now);
 	zheap_undo_old_header(u, &now, &header);
 	if (ZUndoHasDiff(u))

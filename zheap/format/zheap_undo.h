@@ -207,6 +207,7 @@ extern uint16 zheap_undo_payload_size(const ZUndo *u);
 static inline Size
 zheap_undo_payload_bound(const ZUndo *u)
 {
+	Assert(u->kind != ZUNDO_SPILL);
 	return 192 + u->diff.oldmid + u->missing_len + u->bodylen +
 		(ZUndoHasJump(u) ? u->jump.diff.oldmid : 0);
 }

@@ -25,6 +25,7 @@ zheap_words_differ(const char *a, const char *b)
 static inline int
 zheap_words_first_set(uint64 word)
 {
+	Assert(word != 0);
 #ifdef WORDS_BIGENDIAN
 	return 7 - pg_leftmost_one_pos64(word) / 8;
 #else
@@ -36,6 +37,7 @@ zheap_words_first_set(uint64 word)
 static inline int
 zheap_words_last_set(uint64 word)
 {
+	Assert(word != 0);
 #ifdef WORDS_BIGENDIAN
 	return 7 - pg_rightmost_one_pos64(word) / 8;
 #else
@@ -79,6 +81,7 @@ zheap_words_equal_bytes(const char *a, const char *b, Size n)
 	uint64		equal = 0;
 	Size		i = 0;
 
+	Assert(n <= ZHEAP_WORDS_BITS);
 	if (n < sizeof(uint64))
 	{
 		for (; i < n; i++)

@@ -33,6 +33,7 @@ find_base(ZReadContext *cx, BlockNumber block, Fxid w, UndoRecPtr u,
 {
 	ZWalk		walk;
 
+	Assert(w != InvalidFxid && UndoRecPtrIsValid(u));
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block,
 					InvalidOffsetNumber, NULL, NULL);
 	walk.fxid = w;
@@ -75,6 +76,7 @@ base_is_due(Page page, const ZXactSlotChoice *choice)
 	uint64		hash = choice->prev_urp * UINT64CONST(0x9E3779B97F4A7C15);
 	OffsetNumber off;
 
+	Assert(UndoRecPtrIsValid(choice->prev_urp));
 	if ((hash >> 32) % BASE_INTERVAL != 0)
 		return false;
 	for (off = FirstOffsetNumber; off <= max; off++)
@@ -105,6 +107,7 @@ zheap_describe_tenure(ZReadContext *cx, Page page, BlockNumber block,
 	ZXactSlot	slot = stub ? NULL : ZPageGetXactSlot(page, choice->id);
 
 	Assert(stub || slot->urp == choice->prev_urp);
+	Assert(CritSectionCount == 0 && u->writer != InvalidFxid);
 	Assert(stub ||
 		   (choice->tenure == ZTENURE_FREE) == ZXactSlotIsFree(slot));
 
@@ -159,6 +162,7 @@ zheap_describe_old(ZReadContext *cx, Page page, BlockNumber block,
 {
 	ZWalk		walk;
 
+	Assert(ZUndoIsChange(u) && !ZHeaderIsEnded(hdr));
 	zheap_describe_tenure(cx, page, block, choice, u);
 
 	u->flags &= ~ZUNDO_OLD_MASK;

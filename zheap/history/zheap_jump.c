@@ -134,6 +134,7 @@ is_hot(const ZReadContext *cx, Fxid now, Fxid writer, int versions)
 static void
 remember_end(const ZWalk *walk, JumpEnd *end)
 {
+	Assert(walk->fxid != InvalidFxid && UndoRecPtrIsValid(walk->urp));
 	end->found = true;
 	end->jump.fxid = walk->fxid;
 	end->jump.urp = walk->urp;

@@ -127,6 +127,7 @@ zheap_spill_chain_find(UndoReader *reader, Page page, BlockNumber block,
 {
 	ZSpillChain chain;
 
+	Assert(OffsetNumberIsValid(off));
 	zheap_spill_chain_start(&chain, page);
 	while (chain.fxid != InvalidFxid)
 	{

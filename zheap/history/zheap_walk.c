@@ -62,6 +62,7 @@ zheap_walk_init(ZWalk *walk, Relation rel, UndoReader *reader,
 				const UndoHorizons *hz, BlockNumber block, OffsetNumber off,
 				char *image, uint16 *len)
 {
+	Assert((image == NULL) == (len == NULL));
 	walk->rel = rel;
 	walk->reader = reader;
 	walk->hz = hz;
@@ -172,6 +173,7 @@ walk_start_stub(ZWalk *walk, Page page, ItemId lp)
 {
 	ZXactSlotData stub;
 
+	Assert(walk->hdr.slot == ZXACT_STUB);
 	if (!zheap_page_get_stub(page, lp, &stub) ||
 		!ZHeaderIsEnded(&walk->hdr) || !ZWalkIsExact(walk))
 		walk_is_corrupt(walk, "a stub of a row that ended");
@@ -253,6 +255,7 @@ zheap_walk_start(ZWalk *walk, Page page)
 ZXactStatus
 zheap_walk_status(ZWalk *walk, Buffer buffer)
 {
+	Assert(walk->fxid != InvalidFxid);
 	if (walk->slot != NULL && BufferIsValid(buffer))
 		return zheap_xact_slot_status(buffer, walk->slot, walk->hz);
 	return zheap_xact_slot_fxid_status(walk->fxid, walk->hz);
@@ -296,6 +299,7 @@ zheap_walk_look_up(int *until_look)
 static const ZCachedUndo *
 walk_read(ZWalk *walk, bool held)
 {
+	Assert(walk->fxid != InvalidFxid && CritSectionCount == 0);
 	if (!undo_record_fetch(walk->reader, walk->urp, walk->fxid, walk->block,
 						   held,
 						   &walk->raw))
@@ -437,6 +441,7 @@ zheap_walk_own_history(ZWalk *walk)
 	UndoRecPtr	u = walk->urp;
 	bool		based = false;
 
+	Assert(w != InvalidFxid && UndoRecPtrIsValid(u));
 	known = zheap_own_history_get(walk->rel, walk->block, w, u);
 	if (known != NULL)
 		return known;
@@ -498,6 +503,7 @@ zheap_walk_find(ZWalk *walk, bool held)
 	int			passed = 0;
 
 	Assert(OffsetNumberIsValid(walk->off));
+	Assert(walk->fxid != InvalidFxid);
 
 	/* mine, and made before my family came: there is a short cut to it */
 	if (walk->skip)
@@ -583,6 +589,7 @@ walk_step_elsewhere(ZWalk *walk)
 {
 	const ZUndo *r = &walk->undo;
 
+	Assert(ZUndoIsCopy(r));
 	if (walk->image != NULL && r->missing_len > 0)
 	{
 		ZMissing   *m = palloc(offsetof(ZMissing, data) + r->missing_len);
@@ -609,6 +616,7 @@ zheap_walk_step_back(ZWalk *walk)
 	uint8		old = r->flags & ZUNDO_OLD_MASK;
 	ZTupleHeader now;
 
+	Assert(ZUndoIsInsert(r) || ZUndoIsChange(r));
 	if (ZUndoIsInsert(r))
 	{
 		if (walk->image != NULL)

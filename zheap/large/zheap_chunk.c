@@ -119,6 +119,8 @@ scan_begin(ChunkScan *cs, Chunks *chunks, Snapshot snapshot, Oid valueid,
 	ScanKeyData key[3];
 	int			nkeys = 0;
 
+	Assert(first <= last && first >= 0);
+	Assert(chunks->valid >= 0 && chunks->valid < chunks->nindexes);
 	ScanKeyInit(&key[nkeys++], CHUNK_ID, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(valueid));
 	if (first == last)
@@ -311,6 +313,7 @@ static void
 fill_chunk(TupleTableSlot *slot, Oid id, int32 seq, char *buf,
 		   const char *data, int32 len)
 {
+	Assert(len > 0 && len <= TOAST_MAX_CHUNK_SIZE);
 	SET_VARSIZE(buf, len + VARHDRSZ);
 	memcpy(VARDATA(buf), data, len);
 	ExecClearTuple(slot);
@@ -362,6 +365,7 @@ read_old_value(Chunks *chunks, Oid valueid, ZCompared *old, char *data)
 	bool		good = true;
 	ChunkScan	cs;
 
+	Assert(old->nchunks > 0 && old->len <= MAX_COMPARED);
 	scan_begin(&cs, chunks, &any_chunk, valueid, 0, PG_INT32_MAX);
 	while (good && scan_next(&cs))
 	{
@@ -444,6 +448,7 @@ compare_values(Chunks *chunks, ZSaveHint *hint, const char *data, int32 len)
 		old->prefix = same_prefix(olddata, data, both);
 		old->suffix = same_suffix(olddata + oldlen, data + len,
 								  both - old->prefix);
+		Assert(old->prefix + old->suffix <= both);
 		hint->compared = old;
 	}
 	else
@@ -497,6 +502,7 @@ zheap_chunk_defies(Relation rel, ZSaveHint *hint, Datum value, char method)
 	Chunks		chunks;
 
 	Assert(!VARATT_IS_EXTERNAL(new) && !VARATT_IS_COMPRESSED(new));
+	AssertNoPageLocked();
 	if (hint->replaced == NULL)
 		return false;
 	VARATT_EXTERNAL_GET_POINTER(pointer, hint->replaced);
@@ -530,6 +536,7 @@ add_pieces(ZLendPiece *piece, int n, const ZCompared *old, int row,
 		int32		seq = from / TOAST_MAX_CHUNK_SIZE;
 		int32		end = Min((seq + 1) * TOAST_MAX_CHUNK_SIZE, old->len);
 
+		Assert(n < CHUNKS_AT_ONCE * MAX_PIECES && seq < old->nchunks);
 		piece[n].tid = old->tid[seq];
 		piece[n].row = row;
 		piece[n].before_end = start + len - at;
@@ -545,6 +552,7 @@ static int
 chunk_pieces(ZLendPiece *piece, int n, const ZCompared *old, int row,
 			 int32 total, int32 start, int32 len)
 {
+	Assert(len > 0 && start + len <= total);
 	n = add_pieces(piece, n, old, row, start, len, start,
 				   Min(start + len, old->prefix), 0);
 	return add_pieces(piece, n, old, row, start, len,
@@ -569,6 +577,8 @@ insert_chunks(Chunks *chunks, Oid id, const char *data, int32 len,
 	char	   *buf = palloc(nslots * bufsize);
 	int32		seq = 0;
 
+	Assert(len > 0 && total > 0);
+	Assert((old == NULL) == (insert == NULL));
 	for (int i = 0; i < nslots; i++)
 		slots[i] = table_slot_create(chunks->rel, NULL);
 
@@ -622,6 +632,7 @@ zheap_chunk_save(Relation rel, Datum value, struct varlena *old,
 	bool		saved;
 
 	Assert(!VARATT_IS_EXTERNAL(DatumGetPointer(value)));
+	AssertNoPageLocked();
 	options &= ~HEAP_INSERT_SPECULATIVE;
 	data = value_bytes((struct varlena *) DatumGetPointer(value), &pointer);
 	if (hint != NULL && !VARATT_EXTERNAL_IS_COMPRESSED(pointer))
@@ -661,6 +672,7 @@ delete_chunks(Chunks *chunks, const ItemPointerData *tids, int n, Oid valueid)
 {
 	CommandId	cid = GetCurrentCommandId(true);
 
+	Assert(n >= 0 && n <= CHUNKS_AT_ONCE);
 	for (int done = 0, m; done < n; done += m)
 	{
 		TM_Result	result = zheap_delete_chunks(chunks->rel, tids + done,
@@ -686,6 +698,7 @@ delete_value(Relation toastrel, Oid valueid, bool speculative)
 	Chunks		chunks;
 	ChunkScan	cs;
 
+	AssertNoPageLocked();
 	open_indexes(&chunks, toastrel, RowExclusiveLock);
 	scan_begin(&cs, &chunks, &any_chunk, valueid, 0, PG_INT32_MAX);
 	while (scan_next(&cs))
@@ -715,6 +728,7 @@ zheap_chunk_delete(Relation rel, Datum value, bool speculative)
 	struct varatt_external pointer;
 	Relation	toastrel;
 
+	AssertNoPageLocked();
 	if (!VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(value)))
 		return;
 	VARATT_EXTERNAL_GET_POINTER(pointer, DatumGetPointer(value));
@@ -731,6 +745,8 @@ zheap_chunk_is_deleted(struct varlena *value)
 	Chunks		chunks;
 	bool		found;
 
+	Assert(VARATT_IS_EXTERNAL_ONDISK(value));
+	AssertNoPageLocked();
 	VARATT_EXTERNAL_GET_POINTER(pointer, value);
 	toastrel = table_open(pointer.va_toastrelid, AccessShareLock);
 	open_indexes(&chunks, toastrel, AccessShareLock);
@@ -747,6 +763,7 @@ zheap_chunk_delete_saved(Relation rel, const List *valueids)
 									  RowExclusiveLock);
 	ListCell   *lc;
 
+	AssertNoPageLocked();
 	foreach(lc, valueids)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -795,6 +812,7 @@ fetch_slice(Relation toastrel, Oid valueid, int32 attrsize, int32 sliceoffset,
 	Chunks		chunks;
 	ChunkScan	cs;
 
+	Assert(sliceoffset >= 0 && slicelength > 0 && end <= attrsize);
 	/* the caller must have a snapshot, which keeps the value */
 	open_indexes(&chunks, toastrel, AccessShareLock);
 	scan_begin(&cs, &chunks, get_toast_snapshot(), valueid, first,
@@ -856,6 +874,7 @@ is_ended_for_all(Relation toastrel, Fxid ended_by)
 {
 	TransactionId oldest = GetOldestNonRemovableTransactionId(toastrel);
 
+	Assert(ended_by != InvalidFxid);
 	return ended_by < undo_log_fxid_from_xid(oldest);
 }
 
@@ -870,6 +889,8 @@ zheap_chunk_fetch_ended(struct varlena *value, Fxid ended_by)
 	bool		gone = false;
 
 	Assert(ended_by != InvalidFxid);
+	Assert(VARATT_IS_EXTERNAL_ONDISK(value));
+	AssertNoPageLocked();
 	VARATT_EXTERNAL_GET_POINTER(pointer, value);
 	size = VARATT_EXTERNAL_GET_EXTSIZE(pointer);
 	toastrel = table_open(pointer.va_toastrelid, AccessShareLock);

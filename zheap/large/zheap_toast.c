@@ -20,6 +20,7 @@
 #include "executor/tuptable.h"
 #include "utils/rel.h"
 
+#include "undo/undo_assert.h"
 #include "zheap/format/zheap_format.h"
 #include "zheap/large/zheap_chunk.h"
 
@@ -73,6 +74,7 @@ is_too_long(const Toasting *t, Size target)
 static void
 prepare_hints(Toasting *t, int natts, ZInsertChunks insert)
 {
+	Assert(t->hint == NULL && natts == RelationGetDescr(t->rel)->natts);
 	t->hint = palloc0(natts * sizeof(ZSaveHint));
 	if (t->ttc.ttc_oldvalues == NULL)
 		return;
@@ -95,6 +97,7 @@ externalize(Toasting *t, int i)
 	ToastAttrInfo *attr = &t->ttc.ttc_attr[i];
 	Datum		inline_value = t->ttc.ttc_values[i];
 
+	AssertNoPageLocked();
 	t->ttc.ttc_values[i] = zheap_chunk_save(t->rel, inline_value,
 											attr->tai_oldexternal,
 											&t->hint[i], t->options);
@@ -112,6 +115,7 @@ compress_value(Toasting *t, int i)
 	char		method = CompressionMethodIsValid(attr->tai_compression) ?
 		attr->tai_compression : default_toast_compression;
 
+	AssertNoPageLocked();
 	if (zheap_chunk_defies(t->rel, &t->hint[i], t->ttc.ttc_values[i], method))
 		attr->tai_colflags |= TOASTCOL_INCOMPRESSIBLE;
 	else
@@ -149,6 +153,7 @@ compress_values(Toasting *t, Size target, bool main)
 static void
 externalize_values(Toasting *t, Size target, bool main)
 {
+	Assert(!main || target == TOAST_TUPLE_TARGET_MAIN);
 	if (!OidIsValid(t->rel->rd_rel->reltoastrelid))
 		return;
 	while (is_too_long(t, target))
@@ -190,6 +195,8 @@ form_toasted(Relation rel, const Datum *values, const bool *isnull,
 	ZTuple	   *result;
 
 	Assert(rel->rd_rel->relkind != RELKIND_TOASTVALUE);
+	AssertNoPageLocked();
+	Assert(CritSectionCount == 0);
 	t.ttc.ttc_rel = rel;
 	t.ttc.ttc_values = palloc(desc->natts * sizeof(Datum));
 	t.ttc.ttc_isnull = palloc(desc->natts * sizeof(bool));
@@ -268,6 +275,7 @@ copy_stored_row(TupleDesc desc, TupleTableSlot *slot)
 	ZTupleHeader header;
 	ZTuple	   *tup;
 
+	Assert(TTS_IS_ZHEAP(slot));
 	if (zslot->len == 0 || zslot->len > ZHEAP_TOAST_THRESHOLD)
 		return NULL;
 	zheap_header_get(zslot->data, &header);
@@ -317,6 +325,7 @@ zheap_toast_form_from_slot(Relation rel, TupleTableSlot *slot,
 	ZTuple	   *copy;
 
 	Assert(slot->tts_tupleDescriptor->natts == desc->natts);
+	AssertNoPageLocked();
 	if (TTS_IS_ZHEAP(slot) &&
 		(oldslot == NULL || !slot_has_external(oldslot)) &&
 		(copy = copy_stored_row(desc, slot)) != NULL)
@@ -344,6 +353,7 @@ zheap_toast_form_rewritten(Relation rel, const Datum *values,
 {
 	ZFormPlan	plan;
 
+	AssertNoPageLocked();
 	zheap_tuple_plan(RelationGetDescr(rel), values, isnull, &plan);
 	if (plan.len > ZHEAP_TOAST_THRESHOLD ||
 		(plan.flags1 & ZH_HASEXTERNAL) != 0)
@@ -360,6 +370,8 @@ zheap_toast_delete(Relation rel, const char *tuple, uint16 len,
 	Datum	   *values;
 	bool	   *isnull;
 
+	Assert(len >= ZHEAP_HEADER_SIZE);
+	AssertNoPageLocked();
 	if (!zheap_tuple_has_external(tuple))
 		return;
 

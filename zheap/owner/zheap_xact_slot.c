@@ -73,6 +73,7 @@ is_freezable(Relation rel, ZXactSlot slot, const UndoHorizons *hz)
 static void
 freeze_header(ZTupleHeader *header)
 {
+	Assert(!ZHeaderIsEnded(header));
 	if (header->flags2 & ZH_LOCK_ONLY)
 	{
 		header->flags2 &= ~ZH_LOCK_ONLY;
@@ -106,6 +107,7 @@ freeze_marked(Page page, const bool *marked)
 	bool		all_free = true;
 	int			id;
 
+	Assert(zheap_page_is_valid(page));
 	for (off = FirstOffsetNumber; off <= max; off++)
 	{
 		ItemId		lp = PageGetItemId(page, off);
@@ -142,6 +144,7 @@ zheap_xact_slot_freeze_page(Relation rel, Page page, const UndoHorizons *hz,
 	Fxid		conflict = InvalidFxid;
 	int			id;
 
+	Assert(zheap_page_is_valid(page) && CritSectionCount == 0);
 	*nfrozen = 0;
 	for (id = 1; id <= nslots; id++)
 	{
@@ -221,6 +224,7 @@ survey_slots(Buffer buffer, Page page, const UndoHorizons *hz, SlotSurvey *s)
 	int			nslots = ZPageGetOpaque(page)->nslots;
 	int			id;
 
+	AssertPageExclusive(buffer);
 	memset(s, 0, offsetof(SlotSurvey, committed));
 	for (id = 1; id <= nslots; id++)
 	{
@@ -264,6 +268,7 @@ zheap_xact_slot_only(Page page, Fxid fxid, UndoRecPtr urp,
 	int			nslots = ZPageGetOpaque(page)->nslots;
 	uint8		found = 0;
 
+	Assert(zheap_page_is_valid(page) && UndoRecPtrIsValid(urp));
 	for (int i = 0; i < nslots; i++)
 	{
 		Fxid		owner = ZXactSlotFxid(&slots[i]);
@@ -377,6 +382,7 @@ best_freezable(Relation rel, Page page, const UndoHorizons *hz,
 static uint8
 grow_logged(Relation rel, Buffer buffer)
 {
+	AssertPageExclusive(buffer);
 	if (!zheap_delta_grow(rel, buffer))
 		return 0;
 	return ZPageGetOpaque(BufferGetPage(buffer))->nslots;
@@ -433,6 +439,7 @@ committed_of_mine(Page page, const SlotSurvey *s)
 {
 	int			nslots = ZPageGetOpaque(page)->nslots;
 
+	Assert(zheap_page_is_valid(page));
 	for (int id = 1; id <= nslots; id++)
 	{
 		ZXactSlot	slot = ZPageGetXactSlot(page, id);
@@ -541,6 +548,8 @@ zheap_xact_slot_note_rows(Relation rel, const ZXactSlotChoice *choice,
 	Fxid		top = U64FromFullTransactionId(GetTopFullTransactionIdIfAny());
 	HeldRows	h = {fxid, urp, first, last};
 
+	Assert(UndoRecPtrIsValid(urp) && first >= FirstOffsetNumber &&
+		   first <= last);
 	if (rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
 	{
 		if (mixed_top != top)
@@ -570,6 +579,7 @@ zheap_xact_slot_note_row(Fxid fxid, UndoRecPtr urp, OffsetNumber off)
 {
 	HeldRows   *h = held_place(urp);
 
+	Assert(UndoRecPtrIsValid(urp) && OffsetNumberIsValid(off));
 	if (h->fxid != fxid || h->urp != urp)
 		return;
 	h->first = Min(h->first, off);
@@ -596,6 +606,7 @@ others_refer(Page page, uint8 id, const HeldRows *h)
 void
 zheap_xact_slot_flag_header(ZTupleHeader *header, uint8 id, ZTenure tenure)
 {
+	Assert(id != 0);
 	if (header->slot != id)
 		return;
 	Assert(!(tenure == ZTENURE_FROZEN && ZHeaderIsEnded(header)));

@@ -77,6 +77,7 @@ static Fxid known_next_fxid = InvalidFxid;
 void
 zheap_xact_slot_note_given(Fxid fxid)
 {
+	Assert(fxid != InvalidFxid);
 	known_next_fxid = Max(known_next_fxid, fxid + 1);
 }
 
@@ -85,6 +86,8 @@ note_finished(Fxid fxid, ZXactStatus status, XLogRecPtr lsn)
 {
 	Finished   *f = finished_place(fxid);
 
+	Assert(fxid != InvalidFxid &&
+		   (status == ZXACT_COMMITTED || status == ZXACT_ABORTED));
 	f->fxid = fxid;
 	f->status = status;
 	f->lsn = lsn;
@@ -167,6 +170,7 @@ status_of(Fxid fxid)
 	TransactionId xid = XidFromFxid(fxid);
 	const Finished *known = find_finished(fxid);
 
+	Assert(CritSectionCount == 0 && fxid != InvalidFxid);
 	if (known != NULL)
 		return known->status;
 	if (TransactionIdIsCurrentTransactionId(xid))
@@ -229,6 +233,7 @@ set_committed_hint(Buffer buffer, ZXactSlot slot, Fxid fxid)
 	XLogRecPtr	lsn;
 	XLogRecPtr	before;
 
+	AssertPageLocked(buffer);
 	if (!IsTransactionState())
 		return;
 	lsn = f != NULL ? f->lsn : TransactionIdGetCommitLSN(XidFromFxid(fxid));

@@ -69,6 +69,7 @@ zheap_exclusion_scan_begins(Relation rel)
 void
 zheap_exclusion_scan_ends(void)
 {
+	Assert(check == CHECK_RUNNING);
 	check = CHECK_NONE;
 }
 

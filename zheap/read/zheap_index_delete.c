@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "access/nbtree.h"
 #include "common/pg_prng.h"
 #include "executor/instrument.h"
 #include "port/pg_bitutils.h"
@@ -98,6 +99,7 @@ group_entries(TM_IndexDeleteOp *delstate, Page leaf, EntryGroup *groups)
 	OffsetNumber at = InvalidOffsetNumber;
 	uint32		key = 0;
 
+	Assert(delstate->ndeltids > 0);
 	qsort(delstate->deltids, delstate->ndeltids, sizeof(TM_IndexDelete),
 		  compare_entries);
 	for (int i = 0; i < delstate->ndeltids; i++)
@@ -142,6 +144,7 @@ is_old_entry(ZReadContext *cx, Relation index, Page leaf,
 {
 	bool		newest;
 
+	Assert(leaf == NULL || P_ISLEAF(BTPageGetOpaque(leaf)));
 	return leaf != NULL && ZPageMayHoldStale(page) &&
 		!zheap_keyed_is_needed(cx, index,
 							   (IndexTuple) PageGetItem(leaf,
@@ -167,6 +170,7 @@ judge_entries(ZReadContext *cx, Buffer buffer, TM_IndexDeleteOp *delstate,
 	Page		page = BufferGetPage(buffer);
 	int			found = 0;
 
+	Assert(n > 0);
 	*freed = 0;
 	zheap_visibility_resample(cx);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
@@ -276,6 +280,7 @@ zheap_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 	if (soft)
 	{
 		leafbuf = ReadBuffer(delstate->irel, delstate->iblknum);
+		AssertPageExclusive(leafbuf);
 		leaf = BufferGetPage(leafbuf);
 	}
 	ngroups = group_entries(delstate, leaf, groups);
@@ -289,6 +294,7 @@ zheap_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 		qsort_arg(groups, ngroups, sizeof(EntryGroup), compare_groups, &start);
 	}
 
+	Assert(ngroups > 0 && ngroups <= nentries);
 	zheap_visibility_begin(&cx, rel, NULL);
 	for (int g = 0; g < ngroups; g++)
 	{
@@ -300,6 +306,7 @@ zheap_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
 		progress.found_last = judge_entries(&cx, buffer, delstate, leaf,
 											entries, n, &freed_here,
 											&conflict);
+		Assert(visited + n <= nentries);
 		memcpy(delstate->deltids + visited, entries,
 			   sizeof(TM_IndexDelete) * n);
 		visited += n;

@@ -75,6 +75,7 @@ static void
 store_version(Relation rel, const ItemPointerData *tid, const ZVersion *v,
 			  TupleTableSlot *slot)
 {
+	Assert(v->len >= ZHEAP_HEADER_SIZE);
 	zheap_tuple_slot_store(slot, RelationGetRelid(rel), tid, v->data, v->len,
 						   v->writer, v->cid);
 	zheap_tuple_slot_set_unsure(slot, v->approximate, v->ended);
@@ -99,6 +100,7 @@ zheap_index_fetch_begin(Relation rel)
 {
 	ZIndexFetch fetch = palloc0(sizeof(ZIndexFetchData));
 
+	Assert(CritSectionCount == 0);
 	fetch->watched.base.rel = rel;
 	fetch->npins = !RelationUsesLocalBuffers(rel) &&
 		NBuffers / MaxBackends >= FETCH_PINS_BUFFERS ? FETCH_PINS : 1;
@@ -124,6 +126,7 @@ fetch_buffer(ZIndexFetch fetch, BlockNumber block)
 	Relation	rel = fetch->watched.base.rel;
 	int			i;
 
+	Assert(fetch->npinned <= fetch->npins && fetch->npins <= FETCH_PINS);
 	for (i = 0; i < fetch->npinned; i++)
 	{
 		if (fetch->block[i] == block)
@@ -153,6 +156,7 @@ static bool
 is_dead_to_all(ZIndexFetch fetch, ZReadContext *cx, Buffer buffer, Page page,
 			   BlockNumber block, OffsetNumber off)
 {
+	AssertPageLocked(buffer);
 	if (fetch->unasked > 0)
 	{
 		fetch->unasked--;
@@ -198,6 +202,7 @@ compare_as_it_stands(ZIndexFetch fetch, ItemPointer tid, bool *call_again,
 					 const UndoHorizons *hz, Fxid writer, const char *tuple,
 					 uint16 len)
 {
+	Assert(len >= ZHEAP_HEADER_SIZE);
 	switch (zheap_watch_compare(&fetch->watched, tid, call_again, tuple, len,
 								false))
 	{
@@ -230,6 +235,7 @@ show_as_it_stands(ZIndexFetch fetch, ItemPointer tid, bool *call_again,
 	ZTupleHeader hdr;
 	const char *tuple;
 
+	Assert(off >= FirstOffsetNumber && zheap_page_is_valid(page));
 	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
 		return ZSHOWN_NOT;
 	tuple = (char *) page + lp->lp_off;
@@ -275,6 +281,7 @@ fetch_as_it_stands(ZIndexFetch fetch, ItemPointer tid, bool *call_again,
 	UndoHorizons hz;
 	ZShown		shown = ZSHOWN_NOT;
 
+	Assert(snapshot->snapshot_type == SNAPSHOT_MVCC);
 	undo_check_snapshot();
 	hz = undo_log_horizons();
 	UNDO_POINT("horizon-sampled");
@@ -313,6 +320,7 @@ find_in_progress(ZIndexFetch fetch, ItemPointer tid, Snapshot snapshot,
 {
 	TransactionId changing = snapshot->xmax;
 
+	Assert(snapshot->snapshot_type == SNAPSHOT_DIRTY);
 	snapshot->xmin = snapshot->xmax = InvalidTransactionId;
 	if (!TransactionIdIsValid(changing) ||
 		!read_version(fetch->watched.base.rel, tid, SnapshotAny, false, v) ||
@@ -341,6 +349,7 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 	bool		settled;
 	bool		stale = false;
 
+	Assert(CritSectionCount == 0 && zheap_tid_tag(tid) == 0);
 	/* one TID, one version: there is never a second */
 	*call_again = false;
 	if (all_dead)
@@ -469,6 +478,7 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 	bool		any_mine = mine != NULL ||
 		(approximate && snapshot->snapshot_type == SNAPSHOT_SELF);
 
+	Assert(CritSectionCount == 0 && zheap_tid_tag(tid) == 0);
 	v->len = 0;
 	buffer = zheap_buffer_read(rel, block);
 	zheap_visibility_begin(&cx, rel, snapshot);
@@ -532,6 +542,8 @@ read_predecessor(Relation rel, const ItemPointerData *tid, ZVersion *v)
 	Page		page;
 	bool		found = false;
 
+	Assert(zheap_tid_tag(tid) == 0);
+	AssertNoPageLocked();
 	buffer = zheap_buffer_read(rel, block);
 	zheap_visibility_begin(&cx, rel, NULL);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
@@ -571,6 +583,7 @@ read_dirty(Relation rel, const ItemPointerData *tid, ZVersion *v)
 	Fxid		writer;
 	CommandId	cid;
 
+	Assert(zheap_tid_tag(tid) == 0);
 	if (zheap_tid_memory_dirty(RelationGetRelid(rel), tid, &writer, &cid))
 	{
 		if (read_version(rel, tid, SnapshotAny, true, v) &&
@@ -600,6 +613,7 @@ read_meant(Relation rel, const ItemPointerData *tid, ZVersion *v)
 	Snapshot	snapshot = ActiveSnapshotSet() ? GetActiveSnapshot() :
 		SnapshotSelf;
 
+	Assert(zheap_tid_tag(tid) == 0);
 	/* a transaction with one snapshot compares what it gets here with that */
 	if (read_version_asking(rel, tid, snapshot, false,
 							!IsolationUsesXactSnapshot(), v,
@@ -618,6 +632,7 @@ zheap_index_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 	ZVersion	v;
 	bool		found;
 
+	AssertNoPageLocked();
 	if (ItemPointerGetOffsetNumberNoCheck(tid) >= SpecTokenOffsetNumber)
 		return false;			/* nobody's TID */
 	zheap_tid_set_tag(&plain, 0);
@@ -673,6 +688,7 @@ find_writer(TupleTableSlot *slot, Fxid *writer, CommandId *cid)
 	bool		found;
 
 	Assert(TTS_IS_ZHEAP(slot) && zslot->len > 0);
+	AssertNoPageLocked();
 	if (!ActiveSnapshotSet() || !ItemPointerIsValid(&tid))
 		return false;
 	rel = try_relation_open(slot->tts_tableOid, AccessShareLock);
@@ -738,6 +754,7 @@ zheap_index_fetch_latest_tid(TableScanDesc scan, ItemPointer tid)
 static bool
 same_bytes(const ZVersion *v, const ZTupleTableSlot *zslot)
 {
+	Assert(zslot->len >= ZHEAP_HEADER_SIZE);
 	return v->len == zslot->len &&
 		memcmp(v->data + ZHEAP_HEADER_SIZE, zslot->data + ZHEAP_HEADER_SIZE,
 			   v->len - ZHEAP_HEADER_SIZE) == 0;
@@ -757,6 +774,7 @@ is_only_copied(Relation rel, const ItemPointerData *tid, Snapshot snapshot)
 	Page		page;
 	bool		copied;
 
+	Assert(IsMVCCSnapshot(snapshot));
 	buffer = zheap_buffer_read(rel, block);
 	zheap_visibility_begin(&cx, rel, NULL);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
@@ -785,6 +803,7 @@ zheap_index_fetch_satisfies(Relation rel, TupleTableSlot *slot,
 	ZVersion	v;
 
 	Assert(TTS_IS_ZHEAP(slot));
+	AssertNoPageLocked();
 	zheap_tid_set_tag(&tid, 0);
 	if (!read_version_asking(rel, &tid, snapshot, false, by_bytes, &v, NULL))
 		return false;

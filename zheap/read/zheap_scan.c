@@ -45,6 +45,7 @@ zheap_scan_slot_callbacks(Relation rel)
 void
 zheap_scan_clear_rows(ZScanDesc scan)
 {
+	Assert(scan->rows == NULL || scan->rows != scan->spare);
 	scan->nrows = 0;
 	scan->nquiet = scan->next_quiet = 0;
 	scan->current = -1;
@@ -111,6 +112,7 @@ scan_init(ZScanDesc scan, ScanKey key, bool keep_start)
 	if (scan->start >= scan->nblocks)
 		scan->start = 0;
 
+	Assert(scan->start == 0 || scan->start < scan->nblocks);
 	scan->total = scan->nblocks;
 	scan->inited = false;
 	scan->next_index = 0;
@@ -134,6 +136,7 @@ begin_stream(ZScanDesc scan)
 	MemoryContext old = MemoryContextSwitchTo(GetMemoryChunkContext(scan));
 	uint32		flags = scan->base.rs_flags;
 
+	Assert(scan->stream == NULL);
 	if (flags & (SO_TYPE_SEQSCAN | SO_TYPE_TIDRANGESCAN))
 		scan->stream = read_stream_begin_relation(READ_STREAM_SEQUENTIAL |
 												  READ_STREAM_USE_BATCHING,
@@ -161,6 +164,7 @@ zheap_scan_begin(Relation rel, Snapshot snapshot, int nkeys,
 {
 	ZScanDesc	scan;
 
+	AssertNoPageLocked();
 	/* not only where there are rows to be judged */
 	if (snapshot != NULL &&
 		snapshot->snapshot_type == SNAPSHOT_HISTORIC_MVCC)
@@ -216,6 +220,7 @@ zheap_scan_end(TableScanDesc sscan)
 {
 	ZScanDesc	scan = (ZScanDesc) sscan;
 
+	AssertNoPageLocked();
 	if (scan->checks_exclusion)
 		zheap_exclusion_scan_ends();
 	zheap_scan_unpin(scan);
@@ -290,6 +295,7 @@ zheap_scan_set_limits(ZScanDesc scan, BlockNumber start, BlockNumber total)
 static BlockNumber
 index_of_block(ZScanDesc scan, BlockNumber block)
 {
+	Assert(scan->base.rs_parallel == NULL && block < scan->nblocks);
 	return block >= scan->start ? block - scan->start :
 		scan->nblocks - scan->start + block;
 }
@@ -300,6 +306,7 @@ next_index(ZScanDesc scan)
 {
 	bool		forward = ScanDirectionIsForward(scan->direction);
 
+	Assert(!scan->inited || scan->next_index < scan->total);
 	if (!scan->inited)
 	{
 		if (scan->total == 0)
@@ -340,6 +347,7 @@ next_block(ZScanDesc scan)
 	Relation	rel = scan->base.rs_rd;
 	BlockNumber block = InvalidBlockNumber;
 
+	Assert(scan->total <= scan->nblocks);
 	if (scan->base.rs_parallel != NULL)
 		return next_block_parallel(scan);
 
@@ -396,6 +404,8 @@ zheap_scan_read_block(ZScanDesc scan, BlockNumber block)
 {
 	Relation	rel = scan->base.rs_rd;
 
+	Assert(BlockNumberIsValid(block));
+	AssertNoPageLocked();
 #ifdef COMPAT_READ_STREAM
 	if (block == scan->block + 1)
 		scan->last = read_neighbour(rel, block, scan->last, scan->strategy);
@@ -429,6 +439,7 @@ zheap_scan_next_buffer(ZScanDesc scan, ScanDirection direction)
 	BlockNumber block;
 
 	Assert(!ScanDirectionIsNoMovement(direction));
+	AssertNoPageLocked();
 	CHECK_FOR_INTERRUPTS();
 	if (unlikely(direction != scan->direction))
 		turn_around(scan, direction);

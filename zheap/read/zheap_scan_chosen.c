@@ -95,6 +95,7 @@ zheap_scan_sample_next_block(TableScanDesc sscan,
 	TsmRoutine *tsm = state->tsmroutine;
 	Buffer		buffer = InvalidBuffer;
 
+	Assert(scan->page_mode);
 	zheap_scan_clear_rows(scan);
 	if (scan->nblocks == 0)
 		return false;
@@ -122,6 +123,7 @@ find_row(ZScanDesc scan, OffsetNumber off)
 	int			low = 0;
 	int			high = scan->nrows - 1;
 
+	Assert(scan->nrows <= MaxHeapTuplesPerPage);
 	while (low <= high)
 	{
 		int			mid = (low + high) / 2;
@@ -144,6 +146,7 @@ zheap_scan_sample_next_tuple(TableScanDesc sscan,
 	ZScanDesc	scan = (ZScanDesc) sscan;
 	TsmRoutine *tsm = state->tsmroutine;
 
+	Assert(BlockNumberIsValid(scan->block));
 	for (;;)
 	{
 		OffsetNumber off;
@@ -183,6 +186,8 @@ try_analyze_page(ZScanDesc scan, Buffer buffer)
 	BlockNumber block = scan->block;
 	Page		page;
 
+	Assert(BufferGetBlockNumber(buffer) == block);
+	AssertNoPageLocked();
 	zheap_scan_clear_rows(scan);
 	scan->ndead = 0;
 	page = zheap_scan_lock_page(scan, buffer, SnapshotSelf, &cx);
@@ -258,6 +263,7 @@ zheap_scan_set_tidrange(TableScanDesc sscan, ItemPointer mintid,
 	ItemPointerData high;
 	ItemPointerData low;
 
+	Assert(scan->base.rs_flags & SO_TYPE_TIDRANGESCAN);
 	if (scan->nblocks == 0)
 		return;
 
@@ -287,6 +293,7 @@ zheap_scan_getnextslot_tidrange(TableScanDesc sscan, ScanDirection direction,
 {
 	ZScanDesc	scan = (ZScanDesc) sscan;
 
+	Assert(scan->base.rs_flags & SO_TYPE_TIDRANGESCAN);
 	while (zheap_scan_getnextslot(sscan, direction, slot))
 	{
 		/* only the first and the last page have rows out of range */

@@ -23,6 +23,7 @@ zheap_scan_bitmap_next_block(TableScanDesc sscan, TBMIterateResult *tbmres)
 	ZScanDesc	scan = (ZScanDesc) sscan;
 	Buffer		buffer;
 
+	Assert(scan->page_mode);
 	zheap_scan_clear_rows(scan);
 
 	/* rows of new pages are later than the snapshot, if not serializable */
@@ -45,6 +46,7 @@ zheap_scan_bitmap_next_tuple(TableScanDesc sscan, TBMIterateResult *tbmres,
 {
 	ZScanDesc	scan = (ZScanDesc) sscan;
 
+	Assert(scan->page_mode && scan->current < Max(scan->nrows, 1));
 	if (scan->current + 1 >= scan->nrows)
 		return false;
 	zheap_scan_store_row(scan, ++scan->current, slot);

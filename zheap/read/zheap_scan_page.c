@@ -66,6 +66,8 @@ zheap_scan_add_row(ZScanDesc scan, OffsetNumber off, const ZVersion *v)
 	ZScanRow   *row = &scan->row[scan->nrows++];
 
 	Assert(scan->nrows <= MaxHeapTuplesPerPage);
+	Assert(v->len >= ZHEAP_HEADER_SIZE && off >= FirstOffsetNumber);
+	Assert(scan->nrows == 1 || row[-1].off < off);
 	reserve_rows(scan, v->len);
 	memcpy(scan->rows->data + scan->rowsused, v->data, v->len);
 	row->off = off;
@@ -104,6 +106,7 @@ copy_page(ZScanDesc scan, Page page)
 	PageHeader	ph = (PageHeader) page;
 
 	Assert(scan->rowsused == 0);
+	Assert(zheap_page_is_valid(page));
 	reserve_rows(scan, BLCKSZ);
 	/* not memcpy(), which compilers replace by slower code where it's so big */
 	memmove(scan->rows->data, page, ph->pd_lower);
@@ -123,6 +126,7 @@ list_row(ZScanDesc scan, const ZOwners *owners, OffsetNumber off, ItemId lp,
 {
 	ZScanRow   *row = &scan->row[scan->nrows];
 
+	Assert(scan->nrows < MaxHeapTuplesPerPage && scan->rowsused >= BLCKSZ);
 	if (unlikely(ZHeaderIsEnded(header)))
 		return;
 	row->off = off;
@@ -149,6 +153,7 @@ add_visible(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page,
 {
 	ZVersion   *v = &scan->version;
 
+	AssertPageLocked(buffer);
 	if (!ItemIdIsUsed(PageGetItemId(page, off)))
 		return;
 	if (!zheap_visibility_find(cx, buffer, page, scan->block, off, v))
@@ -166,6 +171,9 @@ list_restored(ZScanDesc scan, const ZOldPage *old, OffsetNumber off,
 {
 	ZScanRow   *row = &scan->row[scan->nrows];
 
+	Assert(scan->nrows < MaxHeapTuplesPerPage);
+	Assert(old->len[off] >= ZHEAP_HEADER_SIZE &&
+		   old->state[off] == ZOLD_FOUND);
 	if (ZHeaderIsEnded(header))
 		return;
 	row->off = off;
@@ -185,6 +193,7 @@ lock_again(ZReadContext *cx, Buffer buffer, bool *locked)
 {
 	if (*locked)
 		return;
+	AssertNoPageLocked();
 	zheap_visibility_resample(cx);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	*locked = true;
@@ -250,6 +259,8 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 	Page		copy;
 	OffsetNumber max;
 
+	AssertPageLocked(buffer);
+	Assert(scan->nrows == 0 && cx->snapshot->snapshot_type == SNAPSHOT_MVCC);
 	walk =
 		!zheap_visibility_page_owners(cx, buffer, page, scan->block, &owners);
 	copy_page(scan, page);
@@ -331,6 +342,7 @@ zheap_scan_lock_page(ZScanDesc scan, Buffer buffer, Snapshot snapshot,
 	Relation	rel = scan->base.rs_rd;
 	Page		page = BufferGetPage(buffer);
 
+	AssertNoPageLocked();
 	zheap_visibility_begin(cx, rel, snapshot);
 	cx->approximate_identity = true;
 	zheap_rollback_limit_reader(cx);
@@ -400,6 +412,8 @@ zheap_scan_load_page(ZScanDesc scan, Buffer buffer,
 					 const OffsetNumber *offsets, int noffsets,
 					 bool predicate_lock)
 {
+	AssertNoPageLocked();
+	Assert(noffsets <= MaxHeapTuplesPerPage || offsets != NULL);
 	while (!try_load_page(scan, buffer, offsets, noffsets, predicate_lock))
 		zheap_rollback_for_reader(scan->base.rs_rd, scan->block);
 	ReleaseBuffer(buffer);
@@ -438,6 +452,7 @@ next_row_pagemode(ZScanDesc scan, ScanDirection direction,
 {
 	bool		forward = ScanDirectionIsForward(direction);
 
+	Assert(scan->page_mode && !BufferIsValid(scan->buffer));
 	for (;;)
 	{
 		int			i = scan->current + (forward ? 1 : -1);
@@ -504,6 +519,8 @@ list_quiet(ZScanDesc scan)
 	ZReadContext cx;
 	OffsetNumber max;
 
+	AssertNoPageLocked();
+	Assert(snapshot->snapshot_type == SNAPSHOT_DIRTY);
 	zheap_scan_clear_rows(scan);
 	scan->quiet_end = scan->off;
 
@@ -552,6 +569,7 @@ next_quiet_row(ZScanDesc scan, TupleTableSlot *slot)
 	Snapshot	snapshot = scan->base.rs_snapshot;
 	const ZScanRow *row;
 
+	Assert(scan->next_quiet <= scan->nquiet);
 	if (scan->next_quiet == scan->nquiet)
 	{
 		/* go on behind rows that nobody sees, too */
@@ -586,6 +604,8 @@ judge_row(ZScanDesc scan, ScanDirection direction, TupleTableSlot *slot)
 	Page		page = BufferGetPage(scan->buffer);
 	bool		found = false;
 
+	AssertNoPageLocked();
+	Assert(!scan->page_mode);
 	zheap_visibility_begin(&cx, rel, scan->base.rs_snapshot);
 	zheap_rollback_limit_reader(&cx);
 	LockBuffer(scan->buffer, BUFFER_LOCK_SHARE);
@@ -645,6 +665,7 @@ next_row_single(ZScanDesc scan, ScanDirection direction,
 	bool		list = ScanDirectionIsForward(direction) &&
 		scan->base.rs_snapshot->snapshot_type == SNAPSHOT_DIRTY;
 
+	Assert(!scan->page_mode);
 	if (!list && scan->nquiet > 0)
 		zheap_scan_clear_rows(scan);
 	for (;;)

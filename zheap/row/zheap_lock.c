@@ -52,6 +52,7 @@ row_find_as(ZRowWrite *w, Snapshot snapshot, ZVersion *v)
 	bool		save_check = w->cx.check_serializable;
 	bool		found;
 
+	Assert(w->held.pages && w->held.context);
 	w->cx.check_serializable = false;
 	w->cx.snapshot = snapshot;
 	found = zheap_visibility_find(&w->cx, w->buffer, w->page, w->block,
@@ -91,6 +92,7 @@ row_top_is_kept_move(const ZTop *top)
 bool
 zheap_row_take_visible(Snapshot snapshot, Fxid writer, bool own, CommandId cid)
 {
+	Assert(IsMVCCSnapshot(snapshot));
 	if (writer == InvalidFxid)
 		return true;
 	if (own)
@@ -128,6 +130,7 @@ row_refuse(ZRowWrite *w, TM_Result why, TM_Result *result)
 {
 	const ZTop *top = &w->top;
 
+	Assert(why != TM_Ok);
 	w->failure.ctid = w->tid;
 	if (top->exists && top->ended)
 	{
@@ -152,6 +155,7 @@ row_judge_own(ZRowWrite *w, TM_Result *result)
 	const ZTop *top = &w->top;
 	bool		insert = row_top_is_insert(w);
 
+	Assert(top->exists && top->status == ZXACT_CURRENT);
 	if (top->cid >= w->cid)
 	{
 		if (insert)
@@ -184,6 +188,7 @@ row_judge_below(ZRowWrite *w, TM_Result *result)
 	RowStep		step = ROW_TAKEN;
 	bool		found;
 
+	Assert(w->wish.lock_only && w->mode == LockTupleKeyShare);
 	found = row_find_as(w, w->meant == ZMEANT_SNAPSHOT ? w->cx.snapshot :
 						SnapshotSelf, v);
 
@@ -297,6 +302,7 @@ row_judge_version(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 {
 	const ZTop *top = &w->top;
 
+	Assert(w->held.pages);
 	if (!top->exists)
 		return row_refuse(w, TM_Invisible, result);
 
@@ -359,6 +365,7 @@ row_is_mine_alone(const ZRowWrite *w)
 	uint16		f = w->header.flags2;
 	ZXactSlot	slot;
 
+	Assert(w->held.pages);
 	if ((f & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED | ZH_HW_LOCKED)) !=
 		ZH_LOCK_ONLY || ZHeaderReused(&w->header) != ZH_REUSED_NONE)
 		return false;
@@ -402,6 +409,7 @@ row_judge_lockers(ZRowWrite *w, Fxid *wait_for)
 	uint16		f = w->header.flags2;
 	ZLockers   *lockers = &w->lockers;
 
+	Assert(w->held.pages && w->held.context);
 	memset(lockers, 0, sizeof(ZLockers));
 
 	/* the frequent case of a lock taken twice */
@@ -436,6 +444,7 @@ row_wants_origins(const ZRowWrite *w)
 {
 	const ZOrigins *o = &w->origins;
 
+	Assert(o->n >= 0 && o->n <= ZHEAP_MAX_ORIGINS);
 	return o->n > 0 && !(o->known && o->want == w->mode) &&
 		(!w->wish.lock_only || w->mode == LockTupleExclusive);
 }
@@ -497,6 +506,7 @@ row_look_ended(ZRowWrite *w, TM_Result *result)
 {
 	ZVersion   *v = palloc(sizeof(ZVersion));
 
+	Assert(w->held.pages);
 	zheap_newest_version(&w->cx, w->buffer, w->page, w->block, w->off,
 						 &w->top);
 	if (!w->top.exists)
@@ -576,6 +586,7 @@ settled_writer(Page page, const ZTupleHeader *header)
 	Fxid		writer;
 	Fxid		next = U64FromFullTransactionId(ReadNextFullTransactionId());
 
+	Assert(zheap_page_is_valid(page));
 	if (slot == NULL || (header->flags2 & ZH_LOCK_ONLY) != 0 ||
 		ZHeaderReused(header) == ZH_REUSED_FOREIGN)
 		return InvalidFxid;
@@ -590,6 +601,8 @@ row_look(ZRowWrite *w, TM_Result *result)
 	ItemId		lp;
 	const char *tuple;
 
+	Assert(w->held.pages && w->held.context);
+	AssertPageExclusive(w->buffer);
 	w->found.moved_on = false;
 	w->found.lock_suffices = false;
 	w->choice.id = 0;
@@ -649,6 +662,7 @@ row_choose_stub(ZRowWrite *w)
 {
 	ItemId		lp = PageGetItemId(w->page, w->off);
 
+	Assert(w->held.pages && !w->wish.lock_only);
 	if (w->image_len > STUB_MAX_BODY)
 		return false;
 	if (lp->lp_len < ZHEAP_STUB_SIZE)
@@ -693,6 +707,7 @@ row_tries_stub(const ZRowWrite *w)
 static RowStep
 row_lock_without_slot(ZRowWrite *w)
 {
+	Assert(w->held.pages && w->wish.lock_only);
 	w->choice.id = 0;
 	w->found.no_xact_slot = true;
 	return w->held.overflow && w->held.overflow_mode >= w->mode ?
@@ -708,6 +723,8 @@ row_reserve(ZRowWrite *w, Fxid *wait_for)
 {
 	ItemId		lp;
 
+	Assert(w->held.pages);
+	AssertPageExclusive(w->buffer);
 	switch (zheap_xact_slot_reserve(w->rel, w->buffer, &w->cx.hz, w->fxid,
 									w->header.slot, &w->choice, wait_for))
 	{
@@ -733,6 +750,7 @@ row_reserve(ZRowWrite *w, Fxid *wait_for)
 
 	lp = PageGetItemId(w->page, w->off);
 	Assert(ItemIdIsNormal(lp));
+	Assert(w->choice.id != 0);
 	zheap_header_get((char *) w->page + ItemIdGetOffset(lp), &w->header);
 	row_normalise(w);
 	if (w->choice.tenure == ZTENURE_FROZEN)
@@ -826,6 +844,7 @@ zheap_row_take(ZRowWrite *w)
 		Fxid		wait_for = InvalidFxid;
 
 		CHECK_FOR_INTERRUPTS();
+		AssertNoPageLocked();
 		zheap_row_lock(w);
 
 		switch (row_try(w, &result, &wait_for))

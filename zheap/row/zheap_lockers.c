@@ -77,6 +77,7 @@ static void
 note_lock(ZLockers *lockers, LockTupleMode want, Fxid fxid, bool own,
 		  LockTupleMode mode)
 {
+	Assert(fxid != InvalidFxid);
 	if (own)
 	{
 		if (!lockers->own_live || mode > lockers->own_mode)
@@ -109,6 +110,7 @@ scan_xact_slot(ZReadContext *cx, ZXactSlot slot, BlockNumber block,
 	UndoRecPtr	urp = slot->urp;
 	bool		ok = true;
 
+	Assert(!ZXactSlotIsFree(slot) && UndoRecPtrIsValid(urp));
 	while (ok && fxid != InvalidFxid)
 	{
 		ZXactStatus status = zheap_xact_slot_fxid_status(fxid, &cx->hz);
@@ -156,6 +158,7 @@ zheap_lockers_find(ZReadContext *cx, Page page, BlockNumber block,
 {
 	int			nslots = ZPageGetOpaque(page)->nslots;
 
+	Assert(zheap_page_is_valid(page) && OffsetNumberIsValid(off));
 	memset(lockers, 0, sizeof(ZLockers));
 	for (int id = 1; id <= nslots; id++)
 	{
@@ -181,6 +184,7 @@ zheap_lockers_find_own(ZReadContext *cx, Page page, BlockNumber block,
 {
 	int			nslots = ZPageGetOpaque(page)->nslots;
 
+	Assert(zheap_page_is_valid(page) && OffsetNumberIsValid(off));
 	memset(lockers, 0, sizeof(ZLockers));
 	for (int id = 1; id <= nslots; id++)
 	{
@@ -210,6 +214,7 @@ zheap_lockers_read_origins(ZOrigins *origins, const char *tuple, uint16 len)
 	int			n = zheap_page_tuple_origins(tuple, len, origin);
 	bool		same = n == origins->n;
 
+	Assert(len >= ZHEAP_HEADER_SIZE);
 	for (int i = 0; same && i < n; i++)
 		same = origin[i].newest == origins->origin[i].newest &&
 			ItemPointerEquals(&origin[i].tid, &origins->origin[i].tid);
@@ -236,6 +241,8 @@ scan_origin(Relation rel, const ZOrigin *origin, LockTupleMode want,
 	bool		done = false;
 	Buffer		buffer;
 
+	Assert(ZOriginHasPlace(origin));
+	AssertNoPageLocked();
 	memset(lockers, 0, sizeof(ZLockers));
 
 	/* vacuum cuts off no page with a running owner */
@@ -286,6 +293,7 @@ xid_of_virtual(VirtualTransactionId vxid)
 	TransactionId xid = InvalidTransactionId;
 	bool		more;
 
+	Assert(VirtualTransactionIdIsValid(vxid));
 	/* words that the process itself writes, seldom */
 	if (proc != NULL)
 		xid = *(volatile TransactionId *) &proc->xid;
@@ -301,6 +309,7 @@ void
 zheap_lockers_overflow_tag(LOCKTAG *tag, Relation rel, BlockNumber block,
 						   OffsetNumber off)
 {
+	Assert(OffsetNumberIsValid(off));
 	tag->locktag_field1 = rel->rd_lockInfo.lockRelId.dbId;
 	tag->locktag_field2 = rel->rd_lockInfo.lockRelId.relId;
 	tag->locktag_field3 = block;
@@ -344,6 +353,8 @@ find_old_lockers(Relation rel, Fxid newest, LockTupleMode want,
 	Fxid		own = U64FromFullTransactionId(GetTopFullTransactionIdIfAny());
 	LOCKTAG		tag;
 
+	Assert(newest != InvalidFxid);
+	AssertNoPageLocked();
 	memset(lockers, 0, sizeof(ZLockers));
 	if (own != InvalidFxid && own <= newest)
 		note_lock(lockers, want, own, true, LockTupleKeyShare);
@@ -361,6 +372,8 @@ find_overflow_lockers(Relation rel, const ZOrigin *origin, LockTupleMode want,
 	Fxid		own = U64FromFullTransactionId(GetTopFullTransactionIdIfAny());
 	LOCKTAG		tag;
 
+	Assert(ZOriginHasPlace(origin));
+	AssertNoPageLocked();
 	memset(lockers, 0, sizeof(ZLockers));
 	zheap_lockers_overflow_tag(&tag, rel,
 							   ItemPointerGetBlockNumber(&origin->tid),
@@ -378,6 +391,8 @@ find_overflow_lockers(Relation rel, const ZOrigin *origin, LockTupleMode want,
 void
 zheap_lockers_scan_origins(ZOrigins *origins, Relation rel, LockTupleMode want)
 {
+	Assert(origins->n <= ZHEAP_MAX_ORIGINS);
+	AssertNoPageLocked();
 	origins->known = true;
 	origins->want = want;
 	origins->own_live = false;
@@ -430,6 +445,7 @@ zheap_lockers_merge_origins(ZOrigin *origins, int n, int max)
 	Fxid		newest = InvalidFxid;
 
 	Assert(max >= 1);
+	Assert(n <= ZHEAP_MAX_ORIGINS + 2 && max <= ZHEAP_MAX_ORIGINS);
 	if (n <= max)
 		return n;
 	for (int i = 0; i < merged; i++)
@@ -451,6 +467,7 @@ zheap_lockers_append_origins(char *to, const char *tuple, uint16 len,
 	ZTupleHeader header;
 
 	Assert(n >= 0 && n <= ZHEAP_MAX_ORIGINS);
+	Assert(len >= ZHEAP_HEADER_SIZE);
 	memcpy(to, tuple, len);
 	zheap_header_get(to, &header);
 	Assert((header.natts_flags1 & (ZH_ORIGIN | ZH_SLACK)) == 0);

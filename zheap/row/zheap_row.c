@@ -51,6 +51,8 @@ zheap_row_begin(ZRowWrite *w, Relation rel, const ItemPointerData *tid,
 	uint16		tag = zheap_tid_tag(tid);
 
 	Assert(ItemPointerIsValid(tid));
+	Assert(CritSectionCount == 0 && !RecoveryInProgress());
+	AssertNoPageLocked();
 	if (IsInParallelMode())
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
@@ -106,6 +108,7 @@ zheap_row_begin(ZRowWrite *w, Relation rel, const ItemPointerData *tid,
 static void
 row_pin_vm(ZRowWrite *w)
 {
+	AssertNoPageLocked();
 	if (w->wish.vm && PageIsAllVisible(BufferGetPage(w->buffer)))
 		visibilitymap_pin(w->rel, w->block, &w->vmbuffer);
 	if (BufferIsValid(w->newbuf) &&
@@ -132,6 +135,7 @@ row_lock_buffers(ZRowWrite *w)
 		BufferGetBlockNumber(w->newbuf) < w->block;
 
 	Assert(!BufferIsValid(w->newbuf) || w->newbuf != w->buffer);
+	AssertNoPageLocked();
 	if (new_first)
 		LockBuffer(w->newbuf, BUFFER_LOCK_EXCLUSIVE);
 	LockBuffer(w->buffer, BUFFER_LOCK_EXCLUSIVE);
@@ -170,6 +174,7 @@ zheap_row_lock(ZRowWrite *w)
 		row_pin_vm(w);
 		row_lock_buffers(w);
 	}
+	AssertPageExclusive(w->buffer);
 	w->held.pages = true;
 	w->page = BufferGetPage(w->buffer);
 }
@@ -178,6 +183,7 @@ zheap_row_lock(ZRowWrite *w)
 void
 zheap_row_unlock(ZRowWrite *w)
 {
+	Assert(!w->held.pages || w->held.context);
 	if (w->held.pages)
 		row_unlock_buffers(w);
 	w->held.pages = false;
@@ -191,6 +197,7 @@ row_release_pins(ZRowWrite *w)
 {
 	Buffer	   *pins[4] = {&w->buffer, &w->vmbuffer, &w->newbuf, &w->newvm};
 
+	Assert(!w->held.pages && !w->held.context);
 	for (int i = 0; i < 4; i++)
 	{
 		if (BufferIsValid(*pins[i]))
@@ -203,6 +210,7 @@ row_release_pins(ZRowWrite *w)
 static void
 row_leave_queue(ZRowWrite *w)
 {
+	Assert(!w->held.pages);
 	if (w->held.queue)
 		UnlockTuple(w->rel, &w->tid, heavy_mode[w->held.queue_mode]);
 	w->held.queue = false;
@@ -259,6 +267,8 @@ row_queue(ZRowWrite *w)
 {
 	LOCKMODE	heavy = heavy_mode[w->mode];
 
+	AssertNoPageLocked();
+	Assert(w->wish.wait);
 	if (w->held.queue || w->lockers.own_live || w->origins.own_live ||
 		w->top.status == ZXACT_CURRENT || row_has_overflow_lock(w))
 		return true;
@@ -286,8 +296,10 @@ zheap_row_wait_for(ZRowWrite *w, Fxid fxid)
 {
 	TransactionId xid = XidFromFxid(fxid);
 
+	Assert(fxid != InvalidFxid && CritSectionCount == 0);
 	zheap_row_unlock(w);
 	w->origins.known = false;
+	AssertNoPageLocked();
 	w->waited_for = fxid;
 	w->failure.ctid = w->tid;
 	w->failure.xmax = xid;
@@ -312,8 +324,10 @@ zheap_row_wait_for(ZRowWrite *w, Fxid fxid)
 void
 zheap_row_wait_xact_slot(ZRowWrite *w, Fxid fxid)
 {
+	Assert(fxid != InvalidFxid && !w->wish.lock_only);
 	zheap_row_unlock(w);
 	zheap_stat_count(w->rel, ZSTAT_XACT_SLOT_WAITS, 1);
+	AssertNoPageLocked();
 	XactLockTableWait(XidFromFxid(fxid), w->rel, &w->tid, w->oper);
 	UNDO_ERROR_POINT("waited-for-slot");
 }
@@ -332,6 +346,7 @@ zheap_row_take_overflow_lock(ZRowWrite *w)
 	LOCKTAG		tag;
 
 	zheap_row_unlock(w);
+	AssertNoPageLocked();
 	zheap_lockers_overflow_tag(&tag, w->rel, w->block, w->off);
 
 	/* not the cursor's: its locks go if it fails in a savepoint */

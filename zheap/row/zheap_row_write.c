@@ -33,6 +33,7 @@
 void
 zheap_row_header(const ZRowWrite *w, ZTupleHeader *header)
 {
+	Assert(w->held.pages);
 	*header = w->header;
 	header->slot = w->choice.id;
 	header->flags2 &= ~(ZH_LOCK_ONLY | ZH_REUSED_MASK);
@@ -51,6 +52,7 @@ zheap_row_describe(ZRowWrite *w, uint8 kind, bool key, ZUndo *u,
 				   ZTupleHeader *header)
 {
 	Assert(w->held.pages && w->choice.id != 0);
+	AssertPageExclusive(w->buffer);
 
 	memset(u, 0, offsetof(ZUndo, first));
 	ItemPointerSetInvalid(&u->tid);
@@ -100,6 +102,7 @@ row_register_bytes(const ZRowWrite *w, const ZUndo *u, const char *tuple,
 {
 	char	   *body = unconstify(char *, tuple) + ZHEAP_HEADER_SIZE;
 
+	Assert(CritSectionCount > 0 && len >= ZHEAP_HEADER_SIZE);
 	if (tells(w))
 		XLogRegisterBufData(0, body, len - ZHEAP_HEADER_SIZE);
 	else if (u->diff.newmid > 0)
@@ -116,6 +119,7 @@ row_pack_head(const ZRowWrite *w, uint8 info, const ZUndo *u,
 	ZTupleHeader present;
 	ZChangeHead head;
 
+	Assert(info != XLOG_ZHEAP_UPDATE || u != NULL);
 	/* SLACK is the page's affair (zheap_xlog_change_apply_row) */
 	zheap_header_get((char *) PageGetItem(w->page,
 										  PageGetItemId(w->page, w->off)),
@@ -163,6 +167,8 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	Assert(w->held.pages && w->choice.id != 0);
 	Assert((info == XLOG_ZHEAP_UPDATE) == (tuple != NULL));
 	Assert(u != NULL || w->choice.tenure == ZTENURE_CONTINUE);
+	Assert(CritSectionCount == 0);
+	AssertPageExclusive(w->buffer);
 
 	/* prepare */
 	memset(&vm, 0, sizeof(vm));
@@ -277,6 +283,8 @@ row_mark_overflow(ZRowWrite *w)
 	int			mode;
 
 	Assert(w->held.overflow);
+	Assert(w->wish.lock_only || w->choice.id == 0);
+	AssertPageExclusive(w->buffer);
 	work = zheap_delta_begin(&delta, w->rel, w->buffer);
 	tuple = (char *) work + ItemIdGetOffset(PageGetItemId(work, w->off));
 	zheap_header_get(tuple, &h);
@@ -305,6 +313,7 @@ zheap_row_write_lock(ZRowWrite *w)
 		0;
 	ZUndo		u;
 
+	Assert(w->held.pages);
 	if (w->found.lock_suffices)
 		return;
 	if (w->choice.id == 0)

@@ -40,6 +40,7 @@ lock_follow(ZRowWrite *w)
 {
 	ItemPointerData next;
 
+	Assert(w->held.pages && w->wish.lock_only);
 	if (w->snapshot == NULL || !IsMVCCSnapshot(w->snapshot))
 		return false;
 	if (!(w->top.exists && w->top.ended))
@@ -93,6 +94,8 @@ lock_later(ZRowWrite *w, const ItemPointerData *tid)
 	ZRowWrite  *next = palloc(sizeof(ZRowWrite));
 	TM_Result	result;
 
+	AssertNoPageLocked();
+	Assert(w->wish.lock_only && w->mode == LockTupleKeyShare);
 	zheap_row_begin(next, w->rel, tid, w->cid, w->snapshot, InvalidSnapshot);
 	next->wish.lock_only = true;
 	next->wish.later = true;
@@ -129,6 +132,8 @@ lock_take(ZRowWrite *w)
 	ItemPointerData next;
 	TM_Result	later = TM_Ok;
 
+	Assert(w->wish.lock_only);
+	AssertNoPageLocked();
 	check_stack_depth();
 	ItemPointerSetInvalid(&next);
 	for (;;)
@@ -170,6 +175,7 @@ lock_take(ZRowWrite *w)
 static void
 lock_give_image(ZRowWrite *w, TupleTableSlot *slot, const ItemPointerData *tid)
 {
+	AssertNoPageLocked();
 	if (w->image_len > 0)
 		zheap_tuple_slot_store(slot, RelationGetRelid(w->rel), tid, w->image,
 							   w->image_len, w->image_writer, w->image_cid);
@@ -192,6 +198,8 @@ zheap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
 	ZRowWrite  *w = &row;
 	TM_Result	result;
 
+	Assert(CritSectionCount == 0);
+	AssertNoPageLocked();
 	/* a caller that has the tag LOCKED is through with EvalPlanQual (Z34) */
 	if (zheap_tid_tag(&orig) & ZTID_LOCKED)
 		zheap_tid_memory_epq_left();

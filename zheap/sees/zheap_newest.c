@@ -39,6 +39,7 @@ walk_to_top(ZReadContext *cx, ZWalk *walk, Page page, Buffer buffer,
 {
 	ZWalkState	state = zheap_walk_start(walk, page);
 
+	Assert(!BufferIsValid(buffer) || undo_debug_page_is_locked(buffer, false));
 	*status = ZXACT_ALL_VISIBLE;
 	*found = false;
 	*aborted = false;
@@ -95,6 +96,7 @@ zheap_newest_version(ZReadContext *cx, Buffer buffer, Page page,
 	bool		found;
 	bool		aborted;
 
+	Assert(zheap_page_is_valid(page));
 	memset(top, 0, sizeof(ZTop));
 	ItemPointerSetInvalid(&top->next);
 	top->cid = InvalidCommandId;
@@ -162,6 +164,7 @@ zheap_newest_own_top(ZReadContext *cx, Buffer buffer, Page page,
 {
 	ZWalk		walk;
 
+	AssertPageLocked(buffer);
 	if (walk_to_owner(cx, &walk, buffer, page, block, off) != ZXACT_CURRENT ||
 		ZHeaderIsEnded(&walk.hdr))
 		return false;
@@ -198,6 +201,8 @@ zheap_newest_is_seen(ZReadContext *cx, Buffer buffer, Page page,
 	Fxid		owner;
 	ZXactStatus status;
 
+	Assert(IsMVCCSnapshot(snapshot));
+	AssertPageLocked(buffer);
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off, NULL,
 					NULL);
 	if (zheap_walk_start(&walk, page) != ZWALK_OWNED ||
@@ -241,6 +246,7 @@ zheap_newest_is_mine(ZReadContext *cx, Buffer buffer, Page page,
 	ZWalk		walk;
 	ZTop		top = {0};
 
+	AssertPageLocked(buffer);
 	switch (walk_to_owner(cx, &walk, buffer, page, block, off))
 	{
 		case ZXACT_CURRENT:
@@ -269,6 +275,7 @@ zheap_newest_predecessor(ZReadContext *cx, Buffer buffer, Page page,
 	bool		found;
 	bool		aborted;
 
+	AssertPageLocked(buffer);
 	zheap_visibility_clear(v);
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
 					v->data, &v->len);
@@ -327,6 +334,8 @@ zheap_newest_only_copied(ZReadContext *cx, Buffer buffer, Page page,
 	ZWalk		walk;
 	ZWalkState	state;
 
+	Assert(IsMVCCSnapshot(snapshot));
+	AssertPageLocked(buffer);
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
 					NULL, NULL);
 	state = zheap_walk_start(&walk, page);
@@ -368,6 +377,7 @@ zheap_newest_dead_to_all(ZReadContext *cx, Buffer buffer, Page page,
 	ItemId		lp;
 	Fxid		conflict = InvalidFxid;
 
+	AssertPageLocked(buffer);
 	if (off < FirstOffsetNumber || off > PageGetMaxOffsetNumber(page))
 		return false;
 	lp = PageGetItemId(page, off);

@@ -103,6 +103,7 @@ judge(TakeBack *t, Fxid fxid)
 {
 	TransactionId xid = XidFromFxid(fxid);
 
+	Assert(fxid != InvalidFxid);
 	if (fxid < t->cx->hz.all_visible_before)
 		return JUDGED_SEEN;
 	if (fxid != t->last_asked)
@@ -172,6 +173,7 @@ step_back(TakeBack *t, uint8 id, OffsetNumber off)
 	char	   *row = row_bytes(t, off);
 	ZTupleHeader header;
 
+	Assert(ZUndoIsChange(u));
 	/* room that was given back since it committed; a history elsewhere */
 	if (ZUndoIsCopy(u) ||
 		(ZUndoHasDiff(u) && *len + u->diff.oldmid - u->diff.newmid >
@@ -261,6 +263,7 @@ take_back_tenure(TakeBack *t, uint8 id)
 	char		persistence = t->cx->reader.persistence;
 	Fxid		fxid = t->fxid[id];
 
+	Assert(fxid != InvalidFxid);
 	t->passed[id] = Min(t->passed[id], fxid);
 	do
 	{
@@ -341,6 +344,7 @@ zheap_old_page_restore(ZReadContext *cx, Page copy, BlockNumber block,
 	TakeBack	t;
 
 	Assert(zheap_old_page_is_possible(cx, owners));
+	Assert(zheap_page_is_valid(copy));
 	t.cx = cx;
 	t.owners = owners;
 	t.old = old;

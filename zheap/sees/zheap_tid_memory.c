@@ -102,6 +102,7 @@ static ItemPointerData updated_tid;
 void
 zheap_tid_memory_note_update(Oid relid, const ItemPointerData *tid)
 {
+	Assert(zheap_tid_tag(tid) == ZTID_PRE);
 	updated_relid = relid;
 	updated_tid = *tid;
 }

@@ -52,6 +52,7 @@
 void
 zheap_visibility_begin(ZReadContext *cx, Relation rel, Snapshot snapshot)
 {
+	Assert(CritSectionCount == 0);
 	undo_check_snapshot();
 	cx->rel = rel;
 	cx->snapshot = snapshot;
@@ -70,6 +71,7 @@ zheap_visibility_begin(ZReadContext *cx, Relation rel, Snapshot snapshot)
 void
 zheap_visibility_resample(ZReadContext *cx)
 {
+	Assert(CritSectionCount == 0);
 	cx->hz = undo_log_horizons();
 	UNDO_POINT("horizon-resampled");
 }
@@ -95,6 +97,7 @@ mvcc_status(const ZReadContext *cx, ZWalk *walk, Buffer buffer)
 {
 	TransactionId xid = XidFromFxid(walk->fxid);
 
+	Assert(IsMVCCSnapshot(cx->snapshot));
 	if (walk->fxid < cx->hz.all_visible_before)
 		return ZXACT_ALL_VISIBLE;
 	if (TransactionIdIsCurrentTransactionId(xid))
@@ -214,6 +217,7 @@ void
 zheap_visibility_identify(ZReadContext *cx, ZWalk *walk, Buffer buffer,
 						  ZVersion *v)
 {
+	Assert(walk->fxid != InvalidFxid);
 	for (;;)
 	{
 		ZXactStatus status = zheap_walk_status(walk, buffer);
@@ -258,6 +262,7 @@ dirty_step_over(ZReadContext *cx, const ZWalk *walk, bool inserted)
 {
 	Snapshot	snapshot = cx->snapshot;
 
+	Assert(snapshot->snapshot_type == SNAPSHOT_DIRTY);
 	if (inserted)
 	{
 		snapshot->xmin = XidFromFxid(walk->fxid);
@@ -474,6 +479,7 @@ own_is_accepted(const ZReadContext *cx, ZWalk *walk)
 static void
 version_is_own(ZVersion *v, const ZWalk *walk)
 {
+	Assert(walk->fxid != InvalidFxid);
 	v->writer = walk->fxid;
 	v->own = !walk->skip;
 	v->approximate = true;
@@ -553,6 +559,7 @@ find_version(ZReadContext *cx, Buffer buffer, Page page, BlockNumber block,
 	SnapshotType type = snapshot->snapshot_type;
 	ZWalkState	state;
 
+	Assert(zheap_page_is_valid(page) && OffsetNumberIsValid(off));
 	if (type == SNAPSHOT_HISTORIC_MVCC)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -692,6 +699,7 @@ zheap_visibility_find(ZReadContext *cx, Buffer buffer, Page page,
 	ZWalk		walk;
 	bool		found;
 
+	Assert(!BufferIsValid(buffer) || undo_debug_page_is_locked(buffer, false));
 	walk.steps = 0;
 	found = find_version(cx, buffer, page, block, off, v, &walk);
 	if (unlikely(walk.steps > 0))
@@ -710,6 +718,7 @@ zheap_visibility_own_as_it_stands(Page page, OffsetNumber off, ZVersion *v)
 	ZXactSlot	owner;
 	ZTupleHeader hdr;
 
+	Assert(off >= FirstOffsetNumber && off <= PageGetMaxOffsetNumber(page));
 	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
 		return false;
 	zheap_header_get((char *) PageGetItem(page, lp), &hdr);
@@ -766,6 +775,8 @@ zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
 	ZTupleHeader hdr;
 	ZWalk		walk;
 
+	Assert(off >= FirstOffsetNumber && off <= PageGetMaxOffsetNumber(page));
+	AssertPageLocked(buffer);
 	*mine = false;
 
 	if (!mvcc && type != SNAPSHOT_DIRTY && type != SNAPSHOT_SELF)
@@ -921,6 +932,8 @@ zheap_visibility_page_owners(ZReadContext *cx, Buffer buffer, Page page,
 	ZWalk		walk;
 
 	Assert(cx->snapshot->snapshot_type == SNAPSHOT_MVCC);
+	Assert(cx->snapshot->snapshot_type == SNAPSHOT_MVCC);
+	Assert(!BufferIsValid(buffer) || undo_debug_page_is_locked(buffer, false));
 	owners->n = opaque->nslots;
 	owners->aborted = false;
 	owners->own_unseen = false;

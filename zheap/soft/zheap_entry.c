@@ -55,6 +55,8 @@ entry_exists(Relation rel, Relation index, Datum *values, bool *isnull,
 	Buffer		leaf;
 	bool		exists = false;
 
+	AssertNoPageLocked();
+	Assert(zheap_tid_tag(tid) == 0);
 	entry->t_tid = *tid;
 	key = _bt_mkscankey(index, entry);
 	Assert(key->heapkeyspace && key->scantid != NULL);
@@ -102,6 +104,8 @@ zheap_entry_insert(Relation rel, const ZSoftIndexes *indexes,
 				   TupleTableSlot *slot, const ItemPointerData *tid,
 				   bool may_exist)
 {
+	AssertNoPageLocked();
+	Assert(CritSectionCount == 0 && zheap_tid_tag(tid) == 0);
 	for (int i = 0; i < indexes->n; i++)
 	{
 		const ZSoftIndex *soft = &indexes->index[i];

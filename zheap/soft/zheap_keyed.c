@@ -238,6 +238,7 @@ size_of_indexes(int n)
 static void
 describe_soft(ZSoftIndex *soft, Relation index)
 {
+	Assert(index->rd_index->indnatts <= INDEX_MAX_KEYS);
 	soft->oid = RelationGetRelid(index);
 	soft->natts = index->rd_index->indnatts;
 	soft->attrs = NULL;
@@ -370,6 +371,7 @@ has_plain_columns(Relation rel, const ZSoftIndex *index, const char *tuple,
 	bool	   *isnull = palloc(ncolumns * sizeof(bool));
 	bool		plain = true;
 
+	Assert(len >= ZHEAP_HEADER_SIZE);
 	zheap_tuple_deform_first(desc, ncolumns, tuple, len, values, isnull);
 	for (int i = 0; i < index->natts && plain; i++)
 	{
@@ -388,6 +390,7 @@ zheap_keyed_may_stay(Relation rel, const ZSoftIndexes *indexes,
 					 Bitmapset *changed, const char *old, uint16 oldlen,
 					 const char *new, uint16 newlen)
 {
+	Assert(oldlen >= ZHEAP_HEADER_SIZE && newlen >= ZHEAP_HEADER_SIZE);
 	if (bms_overlap(changed, indexes->hard))
 		return false;
 	for (int i = 0; i < indexes->n; i++)
@@ -415,6 +418,7 @@ zheap_keyed_compare(Relation rel, Relation index, IndexTuple entry,
 	bool		isnull[MaxHeapAttributeNumber];
 	ZKeyMatch	match = ZKEY_SAME;
 
+	Assert(len >= ZHEAP_HEADER_SIZE);
 	zheap_tuple_deform_first(desc, ncolumns, tuple, len, values, isnull);
 	for (int i = 0; i < keydesc->natts && match == ZKEY_SAME; i++)
 	{
@@ -534,6 +538,7 @@ zheap_keyed_is_needed(ZReadContext *cx, Relation index, IndexTuple entry,
 	Fxid		horizon = InvalidFxid;
 	bool		needed;
 
+	AssertPageLocked(buffer);
 	*newest = false;
 	if (off < FirstOffsetNumber || off > PageGetMaxOffsetNumber(page) ||
 		!ItemIdIsNormal(PageGetItemId(page, off)) ||

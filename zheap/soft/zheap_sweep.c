@@ -90,6 +90,7 @@ find_stale_rows(Page page, StaleRows *rows)
 {
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
 
+	Assert(ZPageMayHoldStale(page));
 	rows->n = 0;
 	rows->bodiless = rows->spilled = false;
 	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
@@ -133,6 +134,7 @@ newest_is_settled(ZSweep *sweep, UndoReader *reader, const UndoHorizons *hz,
 	ZWalk		walk;
 	ZXactStatus status;
 
+	AssertPageLocked(buffer);
 	zheap_walk_init(&walk, sweep->rel, reader, hz,
 					BufferGetBlockNumber(buffer), off, NULL, NULL);
 	if (zheap_walk_start(&walk, BufferGetPage(buffer)) != ZWALK_OWNED)
@@ -166,6 +168,8 @@ stamp_page(ZSweep *sweep, Buffer buffer, TransactionId stamp, Fxid conflict)
 	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
 	Page		page = zheap_delta_begin(delta, sweep->rel, buffer);
 
+	AssertPageExclusive(buffer);
+	Assert(stamp == ZPAGE_STAMP_LOOKING || TransactionIdIsNormal(stamp));
 	ZPageStamp(page) = stamp;
 	zheap_delta_finish(delta, conflict);
 	pfree(delta);
@@ -179,6 +183,7 @@ clear_marks(ZSweep *sweep, Buffer buffer, const StaleRows *rows,
 	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
 	Page		page = zheap_delta_begin(delta, sweep->rel, buffer);
 
+	AssertPageExclusive(buffer);
 	for (int i = 0; i < rows->n; i++)
 	{
 		char	   *tuple = (char *) page +
@@ -200,6 +205,9 @@ clear_marks(ZSweep *sweep, Buffer buffer, const StaleRows *rows,
 static bool
 list_rows(ZSweep *sweep, BlockNumber block, const StaleRows *rows)
 {
+	Assert(rows->n > 0);
+	Assert(sweep->ntids == 0 ||
+		   ItemPointerGetBlockNumber(&sweep->tids[sweep->ntids - 1]) < block);
 	if (sweep->ntids + rows->n > sweep->maxtids)
 		return false;			/* next time */
 	if (sweep->ntids + rows->n > sweep->allocated)
@@ -226,6 +234,7 @@ zheap_sweep_clear(ZSweep *sweep, Buffer buffer, const UndoHorizons *hz)
 	StaleRows	rows;
 	Fxid		stamped;
 
+	AssertPageExclusive(buffer);
 	if (likely(!ZPageMayHoldStale(page)))
 		return;
 	find_stale_rows(page, &rows);
@@ -243,6 +252,7 @@ zheap_sweep_list(ZSweep *sweep, Buffer buffer)
 	StaleRows	rows;
 	Fxid		conflict = InvalidFxid;
 
+	AssertPageExclusive(buffer);
 	if (likely(!ZPageMayHoldStale(page)) || stamped_fxid(page) != InvalidFxid)
 		return;
 	hz = undo_log_horizons();
@@ -293,6 +303,7 @@ entry_around(ItemPointer tid)
 static void
 keep_page(ZSweep *sweep, BlockNumber block)
 {
+	Assert(BlockNumberIsValid(block));
 	if (sweep->kept == NULL)
 	{
 		HASHCTL		ctl;
@@ -320,6 +331,7 @@ is_garbage(ItemPointer tid, void *arg)
 	bool		newest;
 	bool		needed;
 
+	Assert(sweep->index != NULL);
 	if (bsearch(tid, sweep->tids, sweep->ntids, sizeof(ItemPointerData),
 				zheap_keyed_compare_tids) == NULL)
 		return false;
@@ -350,6 +362,7 @@ stamp_pages(ZSweep *sweep)
 	TransactionId next = ReadNextTransactionId();
 	BlockNumber last = InvalidBlockNumber;
 
+	AssertNoPageLocked();
 	for (Size i = 0; i < sweep->ntids; i++)
 	{
 		BlockNumber block = ItemPointerGetBlockNumber(&sweep->tids[i]);
@@ -373,6 +386,7 @@ stamp_pages(ZSweep *sweep)
 int64
 zheap_sweep_indexes(ZSweep *sweep, IndexVacuumInfo *indexes, int nindexes)
 {
+	AssertNoPageLocked();
 	if (sweep->npages == 0 ||
 		(uint64) sweep->npages * SWEEP_MIN_FRACTION <
 		RelationGetNumberOfBlocks(sweep->rel))

@@ -96,6 +96,8 @@ zheap_watch_indexes(Relation rel)
 	List	   *oids;
 	ListCell   *lc;
 
+	Assert(InterruptHoldoffCount == 0);
+	AssertNoPageLocked();
 	if (seen_to[relid % REMEMBERED].relid == relid &&
 		seen_to[relid % REMEMBERED].changes == zheap_keyed_changes)
 		return;
@@ -143,6 +145,7 @@ zheap_watch_compare(ZWatchedFetch *fetch, ItemPointer tid, bool *call_again,
 	BTScanPosItem *item;
 	ZKeyMatch	match;
 
+	Assert(len >= ZHEAP_HEADER_SIZE);
 	if (fetch->scan != scan)
 	{
 		if (scan == NULL ||
@@ -182,6 +185,7 @@ zheap_watch_removed(IndexScanDesc scan)
 {
 	Relation	rel = scan->heapRelation;
 
+	Assert(scan->heapRelation != NULL);
 	if (scan->xs_heapfetch == NULL || zheap_routine == NULL ||
 		rel->rd_tableam != zheap_routine)
 		return 0;
@@ -207,6 +211,7 @@ is_old(ZWatchedFetch *fetch, Buffer buffer, const ItemPointerData *plain)
 	bool		newest;
 	bool		old = false;
 
+	AssertNoPageLocked();
 	zheap_visibility_begin(&cx, fetch->base.rel, NULL);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	if (off <= PageGetMaxOffsetNumber(page) &&
@@ -251,9 +256,11 @@ zheap_watch_note_old(ZWatchedFetch *fetch, Buffer buffer,
 {
 	BlockNumber leaf;
 
+	Assert(zheap_tid_tag(plain) == 0);
 	if (fetch->scan == NULL || RecoveryInProgress() ||
 		!(settled || ask_whether_old(fetch, buffer, plain)))
 		return;
+	AssertNoPageLocked();
 	leaf = ((BTScanOpaque) fetch->scan->opaque)->currPos.currPage;
 	if (fetch->nold > 0 &&
 		(leaf != fetch->leaf || fetch->nold == ZWATCH_MAX_OLD))
@@ -262,6 +269,7 @@ zheap_watch_note_old(ZWatchedFetch *fetch, Buffer buffer,
 		fetch->old = MemoryContextAlloc(GetMemoryChunkContext(fetch),
 										ZWATCH_MAX_OLD *
 										sizeof(ItemPointerData));
+	Assert(fetch->nold < ZWATCH_MAX_OLD);
 	fetch->leaf = leaf;
 	fetch->old[fetch->nold++] = *plain;
 }
@@ -289,6 +297,7 @@ list_entries(ZWatchedFetch *fetch, Page leaf, TM_IndexDeleteOp *op)
 			if (bsearch(tid, fetch->old, fetch->nold, sizeof(ItemPointerData),
 						zheap_keyed_compare_tids) == NULL)
 				continue;
+			Assert(op->ndeltids < MaxTIDsPerBTreePage);
 			op->deltids[op->ndeltids].tid = *tid;
 			op->deltids[op->ndeltids].id = op->ndeltids;
 			status->idxoffnum = off;
@@ -313,11 +322,13 @@ zheap_watch_delete_old(ZWatchedFetch *fetch)
 	Page		page;
 	TM_IndexDeleteOp op;
 
+	Assert(fetch->nold <= ZWATCH_MAX_OLD);
 	if (fetch->nold < MIN_OLD)
 	{
 		fetch->nold = 0;
 		return;
 	}
+	AssertNoPageLocked();
 	index = fetch->scan->indexRelation;
 	qsort(fetch->old, fetch->nold, sizeof(ItemPointerData),
 		  zheap_keyed_compare_tids);
@@ -337,6 +348,7 @@ zheap_watch_delete_old(ZWatchedFetch *fetch)
 			op.bottomupfreespace = BLCKSZ;
 			op.deltids = palloc(MaxTIDsPerBTreePage * sizeof(TM_IndexDelete));
 			op.status = palloc(MaxTIDsPerBTreePage * sizeof(TM_IndexStatus));
+			AssertPageExclusive(buffer);
 			list_entries(fetch, page, &op);
 			if (op.ndeltids > 0)
 				_bt_delitems_delete_check(index, buffer, fetch->base.rel, &op);

@@ -117,6 +117,7 @@ owner_fate(Survey *s, uint8 id)
 {
 	ZXactSlot	slot;
 
+	Assert(id >= 1 && id <= ZPageGetOpaque(s->page)->nslots);
 	if (s->owner[id] != OWNER_UNKNOWN)
 		return s->owner[id];
 	slot = ZPageGetXactSlot(s->page, id);
@@ -162,6 +163,7 @@ survey_row(Survey *s, ItemId lp)
 	ZTupleHeader hdr;
 	OwnerFate	fate;
 
+	Assert(ItemIdIsNormal(lp) && zheap_item_is_in_page(s->page, lp));
 	zheap_header_get(tuple, &hdr);
 	if (!ZHeaderIsEnded(&hdr) && (hdr.natts_flags1 & ZH_SLACK) == 0)
 		return;
@@ -205,6 +207,8 @@ survey_page(Relation rel, Buffer buffer, const UndoHorizons *hz, int options,
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
 	Survey		s = {.rel = rel,.buffer = buffer,.page = page,.hz = hz};
 
+	AssertPageLocked(buffer);
+	Assert((options & ~(ZPRUNE_NO_INDEXES | ZPRUNE_TIDY)) == 0);
 	for (OffsetNumber off = FirstOffsetNumber;
 		 off <= max && s.gain < enough; off++)
 	{
@@ -233,6 +237,7 @@ zheap_make_room_estimate(Relation rel, Buffer buffer,
 	Page		page = BufferGetPage(buffer);
 	Size		room = zheap_page_insert_room(page);
 
+	AssertPageLocked(buffer);
 	if (room == 0 && PageGetMaxOffsetNumber(page) >= MaxHeapTuplesPerPage)
 		return 0;
 	return Min(room + survey_page(rel, buffer, hz, 0, BLCKSZ), BLCKSZ - 1);
@@ -286,6 +291,8 @@ find_ender(Spill *spill, UndoReader *reader, OffsetNumber off)
 	if (status != ZXACT_COMMITTED ||
 		zheap_xact_slot_seen_by_all(spill->rel, walk->fxid, walk->hz, NULL))
 		return false;
+	Assert(spill->nrows < MaxHeapTuplesPerPage);
+	Assert(walk->fxid != InvalidFxid && UndoRecPtrIsValid(walk->urp));
 	spill->row[spill->nrows].off = off;
 	spill->row[spill->nrows].ender = walk->fxid;
 	spill->row[spill->nrows].urp = walk->urp;
@@ -300,6 +307,7 @@ find_rows(Spill *spill)
 	OffsetNumber max = PageGetMaxOffsetNumber(spill->page);
 	UndoReader	reader;
 
+	Assert(spill->nrows == 0);
 	undo_record_reader_open(&reader, spill->rel);
 	spill->walk.budget = SPILL_BUDGET;
 	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
@@ -330,6 +338,8 @@ record_begin(Spill *spill)
 {
 	ZUndo	   *u = &spill->undo;
 
+	Assert((spill->head.fxid == InvalidFxid) ==
+		   !UndoRecPtrIsValid(spill->head.urp));
 	memset(u, 0, sizeof(ZUndo));
 	ItemPointerSetInvalid(&u->tid);
 	u->kind = ZUNDO_SPILL;
@@ -349,10 +359,13 @@ record_write(Spill *spill)
 	UndoInsertion ins;
 	uint16		len = zheap_undo_encode(u, spill->payload);
 
+	Assert(CritSectionCount == 0 && u->nentries > 0);
+	AssertPageExclusive(spill->buffer);
 	/* the entries are the payload's end */
 	for (int i = 0; i < spill->nlent; i++)
 		spill->lent[i].at += len - u->entrieslen;
 	undo_insertion_init(&ins, spill->rel);
+	Assert(len <= UNDO_MAX_PAYLOAD);
 	undo_insertion_add(&ins, u->kind, u->flags, spill->block, u->offset,
 					   u->chain, spill->payload, len);
 	undo_insert_prepare(&ins);
@@ -386,6 +399,7 @@ record_add(Spill *spill, const SpillRow *row, char *image)
 	ZTupleHeader hdr;
 	int			full;
 
+	Assert(ItemIdIsNormal(lp) && ItemIdGetLength(lp) <= SPILL_MAX_BYTES);
 	entry.off = row->off;
 	entry.fxid = row->ender;
 	entry.urp = row->urp;
@@ -420,6 +434,7 @@ record_add(Spill *spill, const SpillRow *row, char *image)
 
 		lent->len = entry.len - ZHEAP_HEADER_SIZE;
 		lent->at = u->entrieslen - lent->len;
+		Assert(lent->at + lent->len <= u->entrieslen);
 		lent->from = tuple + ZHEAP_HEADER_SIZE - (const char *) spill->page;
 	}
 }
@@ -431,6 +446,7 @@ spill_page(Spill *spill)
 	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
 	Page		work = zheap_delta_begin(delta, spill->rel, spill->buffer);
 
+	Assert(spill->nrows > 0 && spill->head.fxid != InvalidFxid);
 	for (int i = 0; i < spill->nrows; i++)
 		zheap_page_set_spilled(work, spill->row[i].off);
 	/* moves all tuples; see write_spill() */
@@ -454,6 +470,7 @@ write_spill(Spill *spill)
 {
 	PGAlignedBlock image;
 
+	Assert(spill->nrows > 0 && spill->gain > 0);
 	/*
 	 * The head of the chain takes the place of a FREE xact slot.  Better to
 	 * grow one by the record made for it than to log all moved tuples.
@@ -485,6 +502,8 @@ page_spill(Relation rel, Buffer buffer, const UndoHorizons *hz, Size missing)
 	Spill	   *spill;
 	bool		enough;
 
+	AssertPageExclusive(buffer);
+	Assert(CritSectionCount == 0);
 	if (IsParallelWorker() || (MyProc->statusFlags & PROC_IN_VACUUM) ||
 		rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP ||
 		!TransactionIdIsValid(GetCurrentTransactionIdIfAny()))
@@ -547,6 +566,9 @@ zheap_make_room(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	bool		survey = !*helped;
 	ZPruneResult result;
 
+	AssertPageExclusive(buffer);
+	Assert(CritSectionCount == 0 && missing > 0);
+	Assert(options == 0 || options == ZPRUNE_NO_INDEXES);
 	if (survey && survey_page(rel, buffer, hz, options, missing) < missing)
 		return false;
 

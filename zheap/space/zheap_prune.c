@@ -50,6 +50,8 @@ prune_walk(Prune *prune, OffsetNumber off)
 {
 	int			budget = Max(prune->walk.budget, 0);
 
+	Assert(off >= FirstOffsetNumber &&
+		   off <= PageGetMaxOffsetNumber(prune->page));
 	zheap_walk_init(&prune->walk, prune->rel, &prune->reader, prune->hz,
 					prune->block, off, NULL, NULL);
 	prune->walk.budget = budget;
@@ -64,6 +66,7 @@ prune_stub(Prune *prune, ItemId lp, OffsetNumber off)
 {
 	ZXactSlotData stub;
 
+	Assert(ItemIdIsNormal(lp));
 	if (zheap_page_get_stub(prune->page, lp, &stub) &&
 		zheap_xact_slot_fxid_status(ZXactSlotFxid(&stub), prune->hz) ==
 		ZXACT_COMMITTED)
@@ -80,6 +83,7 @@ prune_row(Prune *prune, OffsetNumber off, ZPruneResult *result)
 	ItemId		lp = PageGetItemId(prune->page, off);
 	ZTupleHeader hdr;
 
+	Assert(ItemIdIsNormal(lp));
 	zheap_header_get((char *) PageGetItem(prune->page, lp), &hdr);
 
 	/* most rows need no question asked */
@@ -129,6 +133,7 @@ mark_needed_entries(Prune *prune, bool *needed, Fxid *conflict)
 	bool		seen[MaxHeapTuplesPerPage + 1] = {false};
 	ZSpillChain chain;
 
+	Assert(ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL);
 	zheap_spill_chain_start(&chain, page);
 	while (chain.fxid != InvalidFxid)
 	{
@@ -264,6 +269,7 @@ tidy_page(Page page)
 	Size		tuples = ph->pd_special - ph->pd_upper - gaps;
 	int			nslots = ZPageGetOpaque(page)->nslots;
 
+	Assert(zheap_page_total_free(page) >= hole);
 	if (tuples == 0 || gaps > tuples || nslots > ZHEAP_XACT_SLOT_RESERVE)
 	{
 		zheap_page_trim_xact_slots(page);
@@ -288,6 +294,9 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	ZPageUse	after;
 	Page		page;
 
+	AssertPageExclusive(buffer);
+	Assert(CritSectionCount == 0 && !RecoveryInProgress());
+	Assert((options & ~(ZPRUNE_NO_INDEXES | ZPRUNE_TIDY)) == 0);
 	memset(result, 0, sizeof(ZPruneResult));
 	page = zheap_delta_begin(&delta, rel, buffer);
 
@@ -338,6 +347,7 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	result->nreclaimed = delta.before.nrows - after.nrows;
 	result->gain = after.free - delta.before.free;
 
+	Assert(result->nreclaimed >= 0 && result->gain >= 0);
 	undo_record_reader_close(&prune.reader);
 	result->changed = zheap_delta_finish(&delta, prune.conflict);
 	if (result->changed)

@@ -81,6 +81,7 @@ read_block(const SpaceSearch *search, BlockNumber block, ReadBufferMode mode)
 	BulkInsertStateData *bistate = search->bistate;
 	Buffer		buffer;
 
+	Assert(CritSectionCount == 0 && search->want > 0);
 	if (bistate == NULL && mode == RBM_NORMAL)
 		return zheap_buffer_read(search->rel, block);
 	if (bistate == NULL)
@@ -117,6 +118,7 @@ reclaim_page(const SpaceSearch *search, Buffer buffer, const UndoHorizons *hz)
 	Page		page = BufferGetPage(buffer);
 	Size		room;
 
+	AssertPageExclusive(buffer);
 	if (zheap_xact_slot_any_aborted(buffer, page, hz) &&
 		!zheap_rollback_buffer(search->rel, buffer))
 		return 0;				/* another time */
@@ -148,6 +150,7 @@ try_block(const SpaceSearch *search, BlockNumber block, Size *room)
 	Page		page = BufferGetPage(buffer);
 	UndoHorizons hz = undo_log_horizons();
 
+	AssertNoPageLocked();
 	if (PageIsAllVisible(page))
 		visibilitymap_pin(search->rel, block, search->vmbuffer);
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
@@ -168,6 +171,7 @@ try_block(const SpaceSearch *search, BlockNumber block, Size *room)
 		*room = page_room(page);
 	if (*room < search->want)
 		*room = reclaim_page(search, buffer, &hz);
+	AssertPageExclusive(buffer);
 	if (*room >= search->want)
 		return buffer;
 
@@ -219,6 +223,7 @@ add_pages_for_waiters(const SpaceSearch *search)
 	BlockNumber first = InvalidBlockNumber;
 	BlockNumber end = InvalidBlockNumber;
 
+	Assert(search->use_fsm);
 	while (npages > 0)
 	{
 		Buffer		buffers[EXTEND_AT_ONCE];
@@ -256,6 +261,7 @@ extend_table(const SpaceSearch *search, BlockNumber *candidate)
 	Buffer		buffer;
 	Page		page;
 
+	AssertNoPageLocked();
 	*candidate = InvalidBlockNumber;
 	UNDO_ROOM_POINT("table-extends");
 
@@ -286,6 +292,7 @@ extend_table(const SpaceSearch *search, BlockNumber *candidate)
 				 errmsg("block %u of relation \"%s\" is not empty although the file was just extended by it",
 						BufferGetBlockNumber(buffer),
 						RelationGetRelationName(search->rel))));
+	AssertPageExclusive(buffer);
 	return buffer;
 }
 
@@ -300,6 +307,7 @@ find_for_several(SpaceSearch *search, Size len, int nrows)
 	Size		one = search->want;
 	Buffer		buffer = InvalidBuffer;
 
+	Assert(nrows > 1 && search->use_fsm);
 	nrows = Min(nrows, 1 + (int) ((ZHEAP_NEW_PAGE_ROOM - one) / each));
 	for (; nrows > 1 && !BufferIsValid(buffer); nrows--)
 	{
@@ -330,6 +338,8 @@ zheap_space_find_page(Relation rel, Size len, int nrows, int options,
 	BlockNumber candidate = InvalidBlockNumber;
 
 	Assert(len > 0 && len <= ZHEAP_MAX_TUPLE_SIZE);
+	Assert(CritSectionCount == 0 && nrows >= 1 && !RecoveryInProgress());
+	AssertNoPageLocked();
 
 	search.rel = rel;
 	/* a row that no page below the fillfactor can hold may have a fresh one */
@@ -388,6 +398,8 @@ zheap_space_redo_fsm(XLogReaderState *record, uint8 block_id, Size room)
 	RelFileLocator locator;
 	BlockNumber block;
 
+	Assert(InRecovery);
+	AssertNoPageLocked();
 	/* a map that is a little out of date is fine, so save the work mostly */
 	if (room >= BLCKSZ / 5)
 		return;
@@ -437,6 +449,7 @@ zheap_space_vm_add(ZVmClear *vm, BlockNumber block, Buffer vmbuffer)
 
 	Assert(vm->nblocks < lengthof(vm->block));
 	Assert(visibilitymap_pin_ok(block, vmbuffer));
+	Assert(CritSectionCount == 0 && vm->nbuffers <= vm->nblocks);
 
 	for (at = 0; at < vm->nbuffers; at++)
 	{
@@ -457,6 +470,7 @@ zheap_space_vm_add(ZVmClear *vm, BlockNumber block, Buffer vmbuffer)
 		vm->vmbuffer[at] = vmbuffer;
 		vm->nbuffers++;
 	}
+	Assert(vm->nbuffers <= lengthof(vm->vmbuffer));
 	vm->block[vm->nblocks] = block;
 	vm->buf_of[vm->nblocks] = at;
 	vm->nblocks++;
@@ -466,6 +480,7 @@ zheap_space_vm_add(ZVmClear *vm, BlockNumber block, Buffer vmbuffer)
 void
 zheap_space_vm_lock(ZVmClear *vm)
 {
+	Assert(CritSectionCount == 0);
 	for (int i = 0; i < vm->nbuffers; i++)
 		LockBuffer(vm->vmbuffer[i], BUFFER_LOCK_EXCLUSIVE);
 }
@@ -474,6 +489,9 @@ zheap_space_vm_lock(ZVmClear *vm)
 void
 zheap_space_vm_clear(ZVmClear *vm)
 {
+	Assert(CritSectionCount > 0);
+	Assert(vm->nbuffers == 0 ||
+		   undo_debug_page_is_locked(vm->vmbuffer[0], true));
 	for (int i = 0; i < vm->nblocks; i++)
 		vm_clear_bits(BufferGetPage(vm->vmbuffer[vm->buf_of[i]]),
 					  vm->block[i]);
@@ -485,6 +503,7 @@ zheap_space_vm_clear(ZVmClear *vm)
 void
 zheap_space_vm_register(ZVmClear *vm, uint8 first_block_id)
 {
+	Assert(CritSectionCount > 0);
 	for (int i = 0; i < vm->nbuffers; i++)
 		XLogRegisterBuffer(first_block_id + i, vm->vmbuffer[i], 0);
 }
@@ -492,6 +511,7 @@ zheap_space_vm_register(ZVmClear *vm, uint8 first_block_id)
 void
 zheap_space_vm_set_lsn(ZVmClear *vm, XLogRecPtr lsn)
 {
+	Assert(CritSectionCount > 0 && !XLogRecPtrIsInvalid(lsn));
 	for (int i = 0; i < vm->nbuffers; i++)
 		PageSetLSN(BufferGetPage(vm->vmbuffer[i]), lsn);
 }
@@ -500,6 +520,7 @@ zheap_space_vm_set_lsn(ZVmClear *vm, XLogRecPtr lsn)
 void
 zheap_space_vm_release(ZVmClear *vm)
 {
+	Assert(CritSectionCount == 0);
 	for (int i = 0; i < vm->nbuffers; i++)
 		LockBuffer(vm->vmbuffer[i], BUFFER_LOCK_UNLOCK);
 }
@@ -512,6 +533,7 @@ zheap_space_vm_redo(XLogReaderState *record, uint8 block_id,
 	BlockNumber map_block;
 	Buffer		buffer;
 
+	Assert(InRecovery && n > 0 && n <= 2);
 	XLogRecGetBlockTag(record, block_id, NULL, NULL, &map_block);
 
 	/* extending the map isn't logged, so its page may not be there */

@@ -80,6 +80,7 @@ typedef struct Build
 static void
 build_start(Build *build, Relation rel, Relation index, IndexInfo *info)
 {
+	Assert(IsTransactionState() && CritSectionCount == 0);
 	memset(build, 0, offsetof(Build, values));
 	build->rel = rel;
 	build->index = index;
@@ -163,6 +164,8 @@ build_form_ended_datum(Build *build, Fxid ended_by)
 	MemoryContext old;
 	bool		belongs;
 
+	Assert(ended_by != InvalidFxid);
+	AssertNoPageLocked();
 	MemoryContextReset(build->econtext->ecxt_per_tuple_memory);
 	old = MemoryContextSwitchTo(build->econtext->ecxt_per_tuple_memory);
 	ExecClearTuple(to);
@@ -222,6 +225,7 @@ keep_older_image(Build *build, int row, Fxid ended_by, const char *image,
 {
 	OlderImage *older = palloc(offsetof(OlderImage, data) + len);
 
+	Assert(ended_by != InvalidFxid && len >= ZHEAP_HEADER_SIZE);
 	older->row = row;
 	older->len = len;
 	older->ended_by = ended_by;
@@ -248,6 +252,7 @@ collect_older_images(Build *build, ZReadContext *cx, Buffer buffer, Page page,
 	ZWalk		walk;
 	ZWalkState	state;
 
+	AssertPageLocked(buffer);
 	zheap_walk_init(&walk, build->rel, &cx->reader, &cx->hz,
 					build->scan->block, off, image, &len);
 	state = zheap_walk_start(&walk, page);
@@ -302,6 +307,7 @@ judge_row(Build *build, ZReadContext *cx, Buffer buffer, Page page,
 	bool		changing;
 	int			i;
 
+	AssertPageLocked(buffer);
 	visible = zheap_visibility_find(cx, buffer, page, scan->block, off, v);
 	if (v->len == 0)
 		return true;			/* nothing, or nothing but aborted changes */
@@ -364,6 +370,8 @@ judge_page(Build *build, Buffer buffer)
 	Page		page;
 	bool		done = true;
 
+	Assert(BufferGetBlockNumber(buffer) == scan->block);
+	AssertNoPageLocked();
 	zheap_scan_clear_rows(scan);
 	list_free_deep(build->older);
 	build->older = NIL;
@@ -403,6 +411,7 @@ key_was_before(Build *build, const ListCell *upto, const OlderImage *older,
 	ZScanRow   *row = &scan->row[older->row];
 	ListCell   *lc;
 
+	Assert(build->soft && older->row < scan->nrows);
 	*entry = index_form_tuple(desc, build->values, build->isnull);
 	if (zheap_keyed_compare(build->rel, build->index, *entry,
 							scan->rows->data + row->at, row->len,
@@ -432,6 +441,7 @@ index_older_images(Build *build, IndexBuildCallback callback,
 {
 	ListCell   *lc;
 
+	AssertNoPageLocked();
 	foreach(lc, build->older)
 	{
 		OlderImage *older = lfirst(lc);
@@ -476,6 +486,8 @@ build_from_newest(Build *build, IndexBuildCallback callback,
 			ItemPointerData tid;
 
 			ItemPointerSet(&tid, scan->block, build->wait_off);
+			AssertNoPageLocked();
+			Assert(build->wait_for != InvalidFxid);
 			XactLockTableWait(XidFromFxid(build->wait_for), build->rel, &tid,
 							  XLTW_InsertIndexUnique);
 			CHECK_FOR_INTERRUPTS();
@@ -507,6 +519,7 @@ build_from_snapshot(Build *build, IndexBuildCallback callback,
 {
 	BlockNumber previous = InvalidBlockNumber;
 
+	Assert(build->scan->page_mode && !build->anyvisible);
 	while (zheap_scan_getnextslot((TableScanDesc) build->scan,
 								  ForwardScanDirection, build->slot))
 	{
@@ -620,6 +633,7 @@ zheap_index_build_validate(Relation rel, Relation index,
 	bool		more;
 	BlockNumber previous = InvalidBlockNumber;
 
+	Assert(IsMVCCSnapshot(snapshot));
 	build_start(build, rel, index, info);
 	sscan = table_beginscan_strat(rel, snapshot, 0, NULL, true, false);
 	build->scan = (ZScanDesc) sscan;

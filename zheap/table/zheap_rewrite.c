@@ -41,6 +41,7 @@
 #include "commands/progress.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "storage/lmgr.h"
 #include "storage/procarray.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
@@ -91,6 +92,8 @@ deform_recent_row(Rewrite *rw)
 {
 	RecentRow  *row = rw->recent;
 
+	Assert(row->len >= ZHEAP_HEADER_SIZE);
+	AssertNoPageLocked();
 	zheap_rewrite_judge_deform(rw, row->image, row->len);
 	for (int i = 0; ZHeaderIsEnded(&row->header) && i < rw->desc->natts; i++)
 	{
@@ -155,6 +158,7 @@ handle_row(Rewrite *rw, OffsetNumber off, Tuplesortstate *sort)
 {
 	RowClass	class;
 
+	Assert(CurrentMemoryContext == rw->context);
 	CHECK_FOR_INTERRUPTS();
 	MemoryContextSwitchTo(rw->row_context);
 	class = zheap_rewrite_judge_row(rw, off);
@@ -175,6 +179,7 @@ scan_blocks(Rewrite *rw, Tuplesortstate *sort)
 {
 	BlockNumber nblocks = RelationGetNumberOfBlocks(rw->oldrel);
 
+	Assert(rw->strategy == NULL);
 	pgstat_progress_update_param(PROGRESS_CLUSTER_PHASE,
 								 PROGRESS_CLUSTER_PHASE_SEQ_SCAN_HEAP);
 	pgstat_progress_update_param(PROGRESS_CLUSTER_TOTAL_HEAP_BLKS, nblocks);
@@ -206,6 +211,7 @@ row_came_before(Rewrite *rw, HTAB *stale, const ItemPointerData *tid)
 {
 	bool		found;
 
+	Assert(ItemPointerGetBlockNumber(tid) == rw->block);
 	if (PageIsNew(rw->page.data) ||
 		!zheap_page_row_is_stale(rw->page.data,
 								 ItemPointerGetOffsetNumber(tid)))
@@ -308,6 +314,8 @@ rewrite_begin(Relation oldrel, Relation newrel, TransactionId oldest_xmin)
 	HASHCTL		ctl;
 
 	Assert(RelationGetTargetBlock(newrel) == InvalidBlockNumber);
+	Assert(CheckRelationLockedByMe(oldrel, AccessExclusiveLock, false));
+	AssertNoPageLocked();
 
 	rw->oldrel = oldrel;
 	rw->newrel = newrel;
@@ -405,6 +413,7 @@ zheap_rewrite_copy(Relation oldrel, Relation newrel, Relation index,
 	}
 	zheap_rewrite_write_batch(rw);
 	zheap_rewrite_write_moved(rw);
+	Assert(rw->nbatch == 0 && rw->moved == NIL);
 	zheap_announce_copy(oldrel, newrel);
 
 	if (rw->conflict != InvalidFxid)

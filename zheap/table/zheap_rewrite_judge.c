@@ -71,6 +71,7 @@ row_lacks_columns(Rewrite *rw, int natts)
 void
 zheap_rewrite_judge_deform(Rewrite *rw, const char *image, uint16 len)
 {
+	Assert(len >= ZHEAP_HEADER_SIZE);
 	zheap_tuple_deform(rw->desc, image, len, rw->values, rw->isnull);
 	for (int i = 0; rw->has_dropped && i < rw->desc->natts; i++)
 	{
@@ -91,6 +92,8 @@ zheap_rewrite_judge_load(Rewrite *rw, BlockNumber block)
 	Buffer		buffer;
 	Page		page;
 
+	Assert(BlockNumberIsValid(block));
+	AssertNoPageLocked();
 	if (rw->block == block)
 		return;
 	rw->block = block;
@@ -154,6 +157,7 @@ note_version(Rewrite *rw, RecentRow *row, Fxid ended_by)
 	ZTupleHeader header;
 	int			natts;
 
+	Assert(rw->len >= ZHEAP_HEADER_SIZE);
 	zheap_header_get(rw->image, &header);
 	natts = ZHeaderNatts(&header);
 	if (row_lacks_columns(rw, natts))
@@ -197,6 +201,7 @@ collect_history(Rewrite *rw)
 	RecentRow  *row = palloc(offsetof(RecentRow, image) + rw->len);
 	Fxid		ended_by = InvalidFxid;
 
+	Assert(walk->fxid != InvalidFxid && UndoRecPtrIsValid(walk->urp));
 	if (ZHeaderIsEnded(&walk->hdr))
 		ended_by = walk->fxid;
 	row->header = walk->hdr;
@@ -246,6 +251,7 @@ zheap_rewrite_judge_row(Rewrite *rw, OffsetNumber off)
 	ZWalk	   *walk = &rw->walk;
 	ZWalkState	state;
 
+	Assert(off >= FirstOffsetNumber && BlockNumberIsValid(rw->block));
 	if (PageIsNew(rw->page.data))
 		return ROW_NONE;
 	zheap_walk_init(walk, rw->oldrel, &rw->reader, &rw->hz, rw->block, off,

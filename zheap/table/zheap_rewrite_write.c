@@ -46,6 +46,7 @@ form_same_row(const char *image, uint16 len)
 	ZTuple	   *tuple = palloc(sizeof(ZTuple) + len);
 	ZTupleHeader header;
 
+	Assert(len >= ZHEAP_HEADER_SIZE);
 	zheap_header_get(image, &header);
 	if (header.natts_flags1 & ZH_ORIGIN)
 		len -= zheap_page_tuple_origins(image, len, NULL) * ZHEAP_ORIGIN_SIZE;
@@ -67,6 +68,7 @@ form_same_row(const char *image, uint16 len)
 static ZTuple *
 form_row(Rewrite *rw, const char *image, uint16 len)
 {
+	Assert(len >= ZHEAP_HEADER_SIZE && CritSectionCount == 0);
 	if (!rw->has_dropped && len <= ZHEAP_TOAST_THRESHOLD &&
 		row_is_complete(rw, image))
 		return form_same_row(image, len);
@@ -94,6 +96,7 @@ delete_at_end(Rewrite *rw, struct varlena *pointer)
 	MemoryContext old = MemoryContextSwitchTo(rw->context);
 	struct varatt_external ext;
 
+	Assert(VARATT_IS_EXTERNAL_ONDISK(pointer));
 	VARATT_EXTERNAL_GET_POINTER(ext, pointer);
 	rw->deleted = lappend_oid(rw->deleted, ext.va_valueid);
 	MemoryContextSwitchTo(old);
@@ -174,6 +177,7 @@ delete_values_of_older(Rewrite *rw, const RecentRow *row, const ZTuple *tuple)
 void
 zheap_rewrite_write_deleted(Rewrite *rw)
 {
+	Assert(rw->nbatch == 0 && rw->moved == NIL);
 	if (rw->deleted == NIL)
 		return;
 	list_sort(rw->deleted, list_oid_cmp);
@@ -195,6 +199,7 @@ save_externals(Rewrite *rw, const RecentRow *row)
 {
 	ListCell   *lc;
 
+	AssertNoPageLocked();
 	foreach(lc, rw->externals)
 	{
 		External   *external = lfirst(lc);
@@ -237,6 +242,8 @@ save_externals(Rewrite *rw, const RecentRow *row)
 void
 zheap_rewrite_write_batch(Rewrite *rw)
 {
+	Assert(rw->nbatch >= 0 && rw->nbatch <= lengthof(rw->batch));
+	AssertNoPageLocked();
 	if (rw->nbatch == 0)
 		return;
 	undo_record_reader_close(&rw->reader);
@@ -251,6 +258,8 @@ zheap_rewrite_write_batch(Rewrite *rw)
 void
 zheap_rewrite_write_settled(Rewrite *rw, ZTuple *tuple)
 {
+	Assert(GetMemoryChunkContext(tuple) == rw->batch_context);
+	Assert(rw->nbatch < lengthof(rw->batch));
 	rw->batch[rw->nbatch++] = tuple;
 	rw->batch_bytes += tuple->len + sizeof(ItemIdData);
 	if (rw->nbatch == lengthof(rw->batch) ||
@@ -289,6 +298,8 @@ write_recent(Rewrite *rw, const RecentRow *row, ItemPointer next)
 	ItemPointerData tid;
 	ZUndo		u;
 
+	Assert(row->link_fxid != InvalidFxid && UndoRecPtrIsValid(row->link_urp));
+	Assert(!row->lacks || rw->missing != NULL);
 	zheap_rewrite_write_batch(rw);
 
 	memset(&u, 0, sizeof(u));
@@ -341,6 +352,7 @@ write_recent(Rewrite *rw, const RecentRow *row, ItemPointer next)
 
 	delete_values_of_older(rw, row, tuple);
 	/* the index will have entries of all its keys (Z47) */
+	Assert(rw->nbatch == 0);
 	zheap_insert_copied(rw->newrel, tuple, &u,
 						ended | (row->header.flags2 & ZH_STALE),
 						REWRITE_OPTIONS,
@@ -436,6 +448,7 @@ zheap_rewrite_write_moved(Rewrite *rw)
 void
 zheap_rewrite_write_row(Rewrite *rw, RowClass class)
 {
+	Assert(class != ROW_RECENT || rw->recent != NULL);
 	if (class == ROW_SETTLED)
 	{
 		MemoryContextSwitchTo(rw->batch_context);

@@ -113,6 +113,7 @@ clear_hints(Relation rel, Buffer buffer)
 	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
 	Page		page = zheap_delta_begin(delta, rel, buffer);
 
+	AssertPageExclusive(buffer);
 	zheap_page_clear_hints(page);
 	zheap_delta_finish(delta, InvalidFxid);
 	pfree(delta);
@@ -129,11 +130,14 @@ set_all_visible(Vacuum *vac, Buffer buffer, BlockNumber block)
 	Page		page = BufferGetPage(buffer);
 	XLogRecPtr	before = ProcLastRecPtr;
 
+	AssertPageExclusive(buffer);
+	Assert(BufferGetBlockNumber(buffer) == block);
 	if (PageIsAllVisible(page) &&
 		(visibilitymap_get_status(vac->rel, block, &vac->vmbuffer) &
 		 VISIBILITYMAP_ALL_VISIBLE))
 		return;
 
+	Assert(visibilitymap_pin_ok(block, vac->vmbuffer));
 	clear_hints(vac->rel, buffer);
 	PageSetAllVisible(page);
 	MarkBufferDirty(buffer);
@@ -156,6 +160,7 @@ page_is_empty(Page page, const UndoHorizons *hz)
 {
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
 
+	Assert(zheap_page_is_valid(page));
 	if (ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL)
 		return false;
 	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
@@ -179,6 +184,7 @@ static void
 remember_dead_items(Vacuum *vac, BlockNumber block, OffsetNumber *offsets,
 					int n)
 {
+	Assert(n > 0 && n <= MaxHeapTuplesPerPage);
 	TidStoreSetBlockOffsets(vac->dead, block, offsets, n);
 	vac->dead_info->num_items += n;
 	pgstat_progress_update_param(PROGRESS_VACUUM_NUM_DEAD_ITEM_IDS,
@@ -207,6 +213,8 @@ vacuum_page(Vacuum *vac, BlockNumber block, Buffer buffer)
 	Page		page;
 	Size		room;
 
+	Assert(BufferGetBlockNumber(buffer) == block);
+	AssertNoPageLocked();
 	UNDO_POINT("vacuum-horizon");
 	zheap_rollback_lock(vac->rel, buffer);
 	page = BufferGetPage(buffer);
@@ -216,6 +224,7 @@ vacuum_page(Vacuum *vac, BlockNumber block, Buffer buffer)
 	{
 		/* left by a crash or an error after extending; offer it again */
 		UnlockReleaseBuffer(buffer);
+		AssertNoPageLocked();
 		if (GetRecordedFreeSpace(vac->rel, block) == 0)
 			RecordPageWithFreeSpace(vac->rel, block,
 									zheap_fsm_room(ZHEAP_MAX_TUPLE_SIZE));
@@ -278,6 +287,8 @@ free_line_pointers(Vacuum *vac, Buffer buffer, const DeadOffsets *dead)
 	Page		page;
 	Size		room;
 
+	Assert(dead->n > 0 && vac->nindexes > 0);
+	AssertNoPageLocked();
 	zheap_rollback_lock(vac->rel, buffer);
 
 	page = zheap_delta_begin(delta, vac->rel, buffer);
@@ -443,6 +454,8 @@ vacuum_dead_items(Vacuum *vac)
 {
 	int			i;
 
+	AssertNoPageLocked();
+	Assert(vac->nindexes > 0 || vac->dead_info->num_items == 0);
 	if (vac->dead_info->num_items == 0)
 		return;
 
@@ -578,6 +591,8 @@ static void
 make_room_for_dead_items(Vacuum *vac, BlockNumber block,
 						 BlockNumber *fsm_from)
 {
+	Assert(*fsm_from <= block);
+	AssertNoPageLocked();
 	if (vac->dead_info->num_items > 0 &&
 		TidStoreMemoryUsage(vac->dead) > vac->dead_info->max_bytes)
 	{
@@ -656,6 +671,7 @@ count_needed_blocks(Vacuum *vac)
 	BlockNumber block = vac->nblocks;
 	UndoHorizons hz = undo_log_horizons();
 
+	Assert(CheckRelationLockedByMe(vac->rel, AccessExclusiveLock, false));
 	while (block > vac->nonempty)
 	{
 		Buffer		buffer;
@@ -693,6 +709,8 @@ truncate_table(Vacuum *vac)
 	BlockNumber keep;
 	int			waited = 0;
 
+	Assert(vac->nonempty <= vac->nblocks);
+	AssertNoPageLocked();
 	if (vac->params->truncate == VACOPTVALUE_DISABLED || free == 0 ||
 		(free < TRUNCATE_MIN_PAGES &&
 		 free < vac->nblocks / TRUNCATE_FRACTION))
@@ -721,6 +739,7 @@ truncate_table(Vacuum *vac)
 	if (RelationGetNumberOfBlocks(vac->rel) == vac->nblocks)
 	{
 		keep = count_needed_blocks(vac);
+		Assert(keep >= vac->nonempty && keep <= vac->nblocks);
 		if (keep < vac->nblocks)
 		{
 			RelationTruncate(vac->rel, keep);
@@ -940,6 +959,9 @@ zheap_vacuum_relation(Relation rel, struct VacuumParams *params,
 
 	Assert(params->index_cleanup != VACOPTVALUE_UNSPECIFIED);
 	Assert(params->truncate != VACOPTVALUE_UNSPECIFIED);
+	Assert(CheckRelationLockedByMe(rel, ShareUpdateExclusiveLock, true));
+	AssertNoPageLocked();
+	Assert(CritSectionCount == 0 && !RecoveryInProgress());
 
 	pg_rusage_init(&usage);
 	if (advance_frozenxid(rel, params))

@@ -33,6 +33,8 @@ void
 zheap_lend_begin(ZLend *lend, Relation rel, const ZLendPiece *piece,
 				 int npieces)
 {
+	Assert(npieces > 0);
+	AssertNoPageLocked();
 	lend->rel = rel;
 	lend->piece = piece;
 	lend->npieces = npieces;
@@ -59,6 +61,7 @@ zheap_lend_begin(ZLend *lend, Relation rel, const ZLendPiece *piece,
 void
 zheap_lend_end(ZLend *lend)
 {
+	Assert(lend->nlocked == 0);
 	for (int i = 0; i < lend->npages; i++)
 		ReleaseBuffer(lend->buffer[i]);
 	lend->npages = 0;
@@ -166,6 +169,8 @@ zheap_lend_take(ZLend *lend, Buffer buffer, int first,
 	int			last;
 
 	Assert(lend->nlocked == 0);
+	AssertPageExclusive(buffer);
+	Assert(lend->nlocked == 0);
 	if (lend->npages == 0 || !undo_images_are_complete())
 		return false;
 	while (i < lend->npieces && lend->piece[i].row < first)
@@ -201,6 +206,7 @@ zheap_lend_take(ZLend *lend, Buffer buffer, int first,
 void
 zheap_lend_dirty(ZLend *lend)
 {
+	Assert(CritSectionCount > 0);
 	for (int i = 0; i < lend->nlocked; i++)
 		MarkBufferDirty(lend->locked[i]);
 }
@@ -208,6 +214,7 @@ zheap_lend_dirty(ZLend *lend)
 void
 zheap_lend_register(ZLend *lend)
 {
+	Assert(CritSectionCount > 0);
 	for (int i = 0; i < lend->nlocked; i++)
 		XLogRegisterBuffer(ZLEND_BLOCK + i, lend->locked[i], REGBUF_STANDARD);
 }
@@ -215,6 +222,7 @@ zheap_lend_register(ZLend *lend)
 void
 zheap_lend_logged(ZLend *lend, Buffer buffer, XLogRecPtr lsn)
 {
+	Assert(CritSectionCount > 0);
 	for (int i = 0; i < lend->nlocked; i++)
 		PageSetLSN(BufferGetPage(lend->locked[i]), lsn);
 

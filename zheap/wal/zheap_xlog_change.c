@@ -53,6 +53,7 @@ zheap_xlog_change_apply_row(Page page, const ZRowChange *change)
 	char	   *tuple;
 
 	Assert(ItemIdIsNormal(lp));
+	Assert(change->stub == NULL || change->tuple == NULL);
 
 	if (change->stub != NULL)
 	{
@@ -111,6 +112,7 @@ pack_several(char *p, const ZChangeHead *head)
 {
 	OffsetNumber before = head->offset;
 
+	Assert(head->nmore > 0 && head->nmore <= ZCHANGE_MAX_MORE);
 	*p++ = (char) head->nmore;
 	for (int i = 0; i < head->nmore; i++)
 	{
@@ -399,6 +401,7 @@ change_redo_row(XLogReaderState *record, bool has_body)
 	Buffer		buffer;
 	bool		has_undo;
 
+	Assert(InRecovery);
 	zheap_xlog_change_unpack(record, &head);
 	has_undo = (head.flags & ZCHANGE_NO_UNDO) == 0;
 	XLogRecGetBlockTag(record, 0, NULL, NULL, &block);
@@ -522,6 +525,7 @@ change_redo_move(XLogReaderState *record)
 	Buffer		oldbuf;
 	Buffer		newbuf = InvalidBuffer;
 
+	Assert(InRecovery);
 	zheap_xlog_change_unpack_move(record, &xlrec);
 	same = (xlrec.flags & ZMOVE_SAME_PAGE) != 0;
 	XLogRecGetBlockTag(record, 0, NULL, NULL, &block[0]);

@@ -48,6 +48,7 @@ delete_write(ZRowWrite *w, bool changing_part)
 	bool		plain;
 	UndoRecPtr	urp;
 
+	Assert(w->held.pages && w->choice.id != 0);
 	zheap_row_header(w, &header);
 	Assert(!ZHeaderIsEnded(&header));
 	plain = !changing_part && w->choice.tenure != ZTENURE_STUB &&
@@ -91,6 +92,8 @@ log_covered(Buffer buffer, OffsetNumber off, const ZTupleHeader *header,
 	char		packed[ZCHANGE_MAX_HEAD];
 	XLogRecPtr	lsn;
 
+	Assert(CritSectionCount > 0 && ZHeaderIsEnded(header));
+	AssertPageExclusive(buffer);
 	head.flags = ZCHANGE_NO_UNDO | ZCHANGE_SAME_NATTS;
 	head.tenure = ZTENURE_CONTINUE;
 	head.xact_slot = header->slot;
@@ -173,6 +176,7 @@ delete_covered(Relation rel, const ItemPointerData *tid, CommandId cid,
 		UnlockReleaseBuffer(buffer);
 		return false;
 	}
+	AssertPageExclusive(buffer);
 	zheap_predicate_conflict_in(rel, block, off, image, image_len);
 	delete_tell(logical, image, image_len);
 
@@ -213,6 +217,8 @@ zheap_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
 	ZLogical	logical;
 	TM_Result	result;
 
+	Assert(CritSectionCount == 0 && !RecoveryInProgress());
+	AssertNoPageLocked();
 	zheap_tid_memory_epq_left();
 	UNDO_IDLE_POINT("delete");
 	zheap_logical_begin(&logical, rel, 0, true);

@@ -124,6 +124,7 @@ choose_xact_slot(InsertOp *op, InsertStep *step)
 {
 	Fxid		wait_for;
 
+	Assert(step->is_new || undo_debug_page_is_locked(step->buffer, true));
 	if (op->frozen)
 		return true;
 	if (step->is_new)
@@ -386,6 +387,7 @@ describe_undo(InsertOp *op, InsertStep *step)
 	ZUndo		u;
 	uint16		len;
 
+	Assert(CritSectionCount == 0);
 	memset(&u, 0, offsetof(ZUndo, first));
 	ItemPointerSetInvalid(&u.tid);
 	step->ranges.n = 0;
@@ -522,6 +524,7 @@ log_step(const InsertOp *op, InsertStep *step)
 	uint8		next_block = 1;
 	XLogRecPtr	lsn;
 
+	Assert(CritSectionCount > 0);
 	head.flags = 0;
 	head.tenure = change->tenure;
 	head.xact_slot = change->xact_slot;
@@ -582,6 +585,7 @@ log_step(const InsertOp *op, InsertStep *step)
 static void
 perform_step(const InsertOp *op, InsertStep *step)
 {
+	AssertPageExclusive(step->buffer);
 	START_CRIT_SECTION();
 
 	if (step->is_new)
@@ -639,6 +643,8 @@ insert_step(InsertOp *op, ZTuple **tuples, int ntuples, char *scratch,
 	InsertStep	step;
 	ZInsertChange *change = &step.change;
 
+	Assert(ntuples > 0);
+	AssertNoPageLocked();
 	memset(&step.vm, 0, sizeof(step.vm));
 	if (ntuples > 1 || !append_to_last(op, &step, tuples[0]))
 	{

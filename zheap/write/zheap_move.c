@@ -58,6 +58,8 @@ move_prepare(ZMove *m, ZUpdatePlan *plan)
 	BlockNumber block[2] = {w->block, m->newblock};
 
 	Assert(!plan->same_page || w->choice.tenure != ZTENURE_STUB);
+	Assert(CritSectionCount == 0 && OffsetNumberIsValid(plan->new_off));
+	AssertPageExclusive(m->newbuf);
 	zheap_row_describe(w, ZUNDO_MOVE, plan->key_changed, &u[0],
 					   &m->old.header);
 	m->old.header.flags2 |= ZH_MOVED;
@@ -120,6 +122,7 @@ move_log(ZMove *m, ZUpdatePlan *plan)
 		(w->logical->wanted ? REGBUF_KEEP_DATA : 0);
 	XLogRecPtr	lsn;
 
+	Assert(CritSectionCount > 0);
 	XLogBeginInsert();
 	XLogRegisterData(m->packed, m->packed_len);
 	zheap_logical_register(w->logical, false);
@@ -149,6 +152,9 @@ zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
 	ZTupleHeader header;
 	bool		same = plan->same_page;
 
+	Assert(w->held.pages && plan->body != NULL && w->logical != NULL);
+	Assert(same || (BufferIsValid(w->newbuf) && w->newbuf != w->buffer));
+	AssertPageExclusive(w->buffer);
 	m->w = w;
 	m->newbuf = same ? w->buffer : w->newbuf;
 	m->newpage = BufferGetPage(m->newbuf);

@@ -59,6 +59,8 @@ confirm_speculative(Relation rel, Buffer buffer, ItemPointer tid)
 	ZTupleHeader header;
 	char		told = 1;
 
+	AssertPageExclusive(buffer);
+	Assert(CritSectionCount == 0);
 	START_CRIT_SECTION();
 
 	zheap_header_get(tuple, &header);
@@ -102,6 +104,7 @@ remove_speculative(Relation rel, Buffer buffer, ItemPointer tid, uint16 *len)
 	char	   *tuple = (char *) PageGetItem(work, lp);
 	char	   *copy = NULL;
 
+	AssertPageExclusive(buffer);
 	if (zheap_tuple_has_external(tuple))
 	{
 		*len = zheap_page_tuple_len(tuple, ItemIdGetLength(lp));
@@ -127,6 +130,8 @@ zheap_speculative_complete(Relation rel, TupleTableSlot *slot, uint32 token,
 	char	   *removed = NULL;
 	uint16		len = 0;
 
+	AssertNoPageLocked();
+	Assert(zheap_tid_tag(tid) == 0);
 	zheap_tid_memory_epq_left();
 
 	buffer = ReadBuffer(rel, block);

@@ -56,6 +56,7 @@ zheap_tablespace_copy(Relation rel, const RelFileLocator *newlocator)
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 	Move	   *move;
 
+	Assert(CritSectionCount == 0 && IsTransactionState());
 	if (!moves_are_current())
 	{
 		list_free_deep(moves);
@@ -82,6 +83,7 @@ zheap_tablespace_rebuild_indexes(void)
 	List	   *now;
 	ListCell   *lc;
 
+	AssertNoPageLocked();
 	if (!moves_are_current())
 		return;
 	CommandCounterIncrement();

@@ -91,6 +91,7 @@ update_values_change(ZUpdatePlan *plan, Bitmapset *attrs, const char *old,
 	bool		changed = false;
 	int			x = -1;
 
+	Assert(oldlen >= ZHEAP_HEADER_SIZE);
 	zheap_tuple_deform(desc, old, oldlen, values, isnull);
 	while (!changed && (x = bms_next_member(attrs, x)) >= 0)
 	{
@@ -120,6 +121,7 @@ update_values_change(ZUpdatePlan *plan, Bitmapset *attrs, const char *old,
 static void
 update_decide_entries(ZRowWrite *w, ZUpdatePlan *plan, Bitmapset *changed)
 {
+	Assert(plan->soft == NULL || plan->tuple != NULL);
 	if (plan->soft == NULL)
 	{
 		bms_free(changed);
@@ -154,6 +156,7 @@ update_decide(ZRowWrite *w, void *arg)
 {
 	ZUpdatePlan *plan = arg;
 
+	Assert(w->held.pages && w->image_len >= ZHEAP_HEADER_SIZE);
 	if (plan->tuple == NULL)
 	{
 		plan->toast_first = true;
@@ -190,6 +193,7 @@ update_decide(ZRowWrite *w, void *arg)
 static void
 update_form_early(ZUpdatePlan *plan)
 {
+	Assert(plan->tuple == NULL && !plan->toasted);
 	plan->tuple = zheap_toast_form_untoasted(plan->rel, plan->slot);
 }
 
@@ -202,10 +206,12 @@ update_lock_and_toast(ZRowWrite *w, ZUpdatePlan *plan)
 {
 	TupleTableSlot *oldslot;
 
+	Assert(w->held.pages && !plan->toasted);
 	zheap_row_write_lock(w);
 	zheap_row_unlock(w);
 	zheap_logical_lock_values(w->logical);
 
+	AssertNoPageLocked();
 	oldslot = MakeSingleTupleTableSlot(RelationGetDescr(plan->rel),
 									   &TTSOpsZHeapTuple);
 	zheap_tuple_slot_store(oldslot, RelationGetRelid(plan->rel), &w->tid,
@@ -237,6 +243,7 @@ update_events_are_pending(Relation rel)
 	List	   *ancestors;
 	bool		pending;
 
+	AssertNoPageLocked();
 	if (AfterTriggerPendingOnRel(RelationGetRelid(rel)))
 		return true;
 	if (!rel->rd_rel->relispartition)
@@ -284,6 +291,7 @@ update_conditions_want_tid(Relation rel)
 static bool
 update_may_overwrite(ZRowWrite *w, ZUpdatePlan *plan)
 {
+	Assert(w->held.pages);
 	if (w->top.status != ZXACT_CURRENT || plan->rel->trigdesc == NULL)
 		return true;
 	return plan->events_known && !plan->events_pending;
@@ -311,6 +319,7 @@ update_make_body(ZRowWrite *w, ZUpdatePlan *plan, bool move)
 	int			max = 0;
 
 	Assert(o->n == 0 || o->known);
+	Assert(w->held.pages && plan->tuple != NULL);
 
 	/*
 	 * Holders of the overflow lock can't be told one by one.  All of them
@@ -370,6 +379,7 @@ update_need(ZRowWrite *w, ZUpdatePlan *plan)
 	Size		need = zheap_page_replace_need(w->page, w->off, plan->bodylen);
 	int			nslots = ZPageGetOpaque(w->page)->nslots;
 
+	Assert(w->held.pages && plan->bodylen >= ZHEAP_HEADER_SIZE);
 	if (need > 0 && nslots < ZHEAP_XACT_SLOT_RESERVE)
 		need += (ZHEAP_XACT_SLOT_RESERVE - nslots) * sizeof(ZXactSlotData);
 	return need;
@@ -382,6 +392,8 @@ update_need(ZRowWrite *w, ZUpdatePlan *plan)
 static bool
 update_reclaim(ZRowWrite *w, ZUpdatePlan *plan, Size missing)
 {
+	Assert(missing > 0);
+	AssertPageExclusive(w->buffer);
 	/* spilling writes undo, which may wait: no undo pin may be kept (U16) */
 	undo_record_reader_close(&w->cx.reader);
 	return zheap_make_room(plan->rel, w->buffer, &w->cx.hz, missing,
@@ -397,6 +409,7 @@ update_fits_undo(ZRowWrite *w, ZUpdatePlan *plan)
 {
 	ZUndoDiff	diff;
 
+	Assert(plan->bodylen >= ZHEAP_HEADER_SIZE);
 	if (w->image_len <= UPDATE_MAX_OLD_BYTES)
 		return true;
 	zheap_undo_diff(&diff, w->image, w->image_len, plan->body, plan->bodylen);
@@ -417,6 +430,8 @@ update_prepare_new_page(ZRowWrite *w, ZUpdatePlan *plan)
 	Fxid		wait_for;
 	bool		append;
 
+	Assert(w->held.pages && w->newbuf != w->buffer);
+	AssertPageExclusive(w->newbuf);
 	if (PageIsNew(page))
 	{
 		memset(&plan->new_choice, 0, sizeof(ZXactSlotChoice));
@@ -470,6 +485,7 @@ update_find_home(ZRowWrite *w, ZUpdatePlan *plan)
 	bool		append;
 	Size		room;
 
+	Assert(w->held.pages && plan->body != NULL);
 	plan->same_page = false;
 	if (BufferIsValid(w->newbuf))
 		return update_prepare_new_page(w, plan);
@@ -499,6 +515,7 @@ update_find_home(ZRowWrite *w, ZUpdatePlan *plan)
 	}
 
 	zheap_row_unlock(w);
+	AssertNoPageLocked();
 	buffer = zheap_space_find_page(plan->rel, plan->bodylen, 1,
 								   plan->no_xact_slot ?
 								   ZHEAP_INSERT_NEW_PAGE : 0,
@@ -530,6 +547,7 @@ typedef enum UpdateStep
 static bool
 update_pin_map(ZRowWrite *w)
 {
+	Assert(w->held.pages);
 	if (w->wish.vm)
 		return true;
 	w->wish.vm = true;
@@ -546,6 +564,7 @@ update_try_in_place(ZRowWrite *w, ZUpdatePlan *plan, Fxid *wait_for)
 	Size		need;
 	Size		room;
 
+	Assert(w->held.pages && !plan->toast_first);
 	if (plan->index_changed || plan->no_room || plan->tid_wanted ||
 		w->choice.tenure == ZTENURE_STUB)
 		return UPDATE_MOVES;
@@ -584,6 +603,7 @@ update_try_in_place(ZRowWrite *w, ZUpdatePlan *plan, Fxid *wait_for)
 static UpdateStep
 update_try_move(ZRowWrite *w, ZUpdatePlan *plan, Fxid *wait_for)
 {
+	Assert(w->held.pages && !plan->toast_first);
 	zheap_tablespace_check(plan->rel);
 
 	if (!update_pin_map(w))
@@ -635,6 +655,7 @@ update_take(ZRowWrite *w, ZUpdatePlan *plan)
 		plan->move = step == UPDATE_MOVES;
 		if (plan->move)
 			step = update_try_move(w, plan, &wait_for);
+		Assert(step != UPDATE_READY || (w->held.pages && plan->body != NULL));
 		if (step == UPDATE_READY)
 			return TM_Ok;
 		if (step == UPDATE_WAIT)
@@ -653,6 +674,7 @@ update_take(ZRowWrite *w, ZUpdatePlan *plan)
 static void
 update_tell(ZRowWrite *w, ZUpdatePlan *plan)
 {
+	Assert(w->logical->wanted && w->held.pages);
 	zheap_logical_start(w->logical, ZLOGICAL_LAST);
 	zheap_logical_add_new(w->logical, plan->body, plan->bodylen);
 	zheap_logical_add_old(w->logical, w->image, w->image_len, plan->body,
@@ -682,6 +704,7 @@ update_write_in_place(ZRowWrite *w, ZUpdatePlan *plan)
 	char	   *jump;
 
 	Assert(!plan->key_changed);
+	Assert(!plan->move && w->held.pages && plan->body != NULL);
 	zheap_header_get(plan->body, &formed);
 	zheap_row_describe(w, ZUNDO_UPDATE, plan->key_changed, &u, &header);
 	header.natts_flags1 = formed.natts_flags1;
@@ -725,6 +748,8 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	ZLogical	logical;
 	TM_Result	result;
 
+	Assert(CritSectionCount == 0 && !RecoveryInProgress());
+	AssertNoPageLocked();
 	zheap_tid_memory_epq_left();
 	UNDO_IDLE_POINT("update");
 
