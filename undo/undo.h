@@ -364,11 +364,9 @@ extern bool undo_record_fetch(UndoReader *reader, UndoRecPtr urp, Fxid writer,
 							  BlockNumber block, bool held, UndoRecord *rec);
 
 /*
- * A reader that is going to fetch records from several places says so, for all
- * of them in one go, then for all of them again: their waits for memory
- * overlap. Hints; never wrong, never throw.  (undo_shmem.c)
+ * A reader that is going to fetch a record from another page says so some time
+ * before.  A hint; never wrong, never throws.  (undo_files.c)
  */
-extern void undo_file_expect(char persistence, UndoRecPtr urp);
 extern void undo_file_expect_page(char persistence, UndoRecPtr urp);
 
 /* ----------------------------------------------------------------
