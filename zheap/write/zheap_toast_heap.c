@@ -25,6 +25,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "zheap/write/zheap_open_record.h"
 #include "zheap/write/zheap_toast_heap.h"
 
 #include "pg_compat.h"
@@ -74,7 +75,8 @@ zheap_toast_heap_is_one(Relation toastrel)
 	}
 	/* not empty, and not a heap: the answer stays */
 	if (RelationGetNumberOfBlocks(toastrel) > 0)
-		toastrel->rd_amcache = MemoryContextAllocZero(CacheMemoryContext, 1);
+		toastrel->rd_amcache = MemoryContextAllocZero(CacheMemoryContext,
+													   sizeof(ZOpenInsert));
 	return false;
 }
 
