@@ -36,11 +36,9 @@ extern bool undo_room_wanted;
 extern void undo_stat_count_rollback_page(void);
 
 /*
- * A reader that is going to fetch records from several places says so, for all
- * of them in one go, then for all of them again: their waits for memory
- * overlap. Hints; never wrong, never throw.
+ * A reader that is going to fetch a record from another page says so some time
+ * before.  A hint; never wrong, never throws.  (log/undo_files.c)
  */
-extern void undo_file_expect(char persistence, UndoRecPtr urp);
 extern void undo_file_expect_page(char persistence, UndoRecPtr urp);
 
 /* ----------------------------------------------------------------

@@ -164,14 +164,6 @@ undo_file_read_used(char persistence, UndoLogNumber log, BlockNumber block)
 }
 
 void
-undo_file_expect(char persistence, UndoRecPtr urp)
-{
-	if (persistence != RELPERSISTENCE_TEMP)
-		fetch_line(recent_page(persistence, UndoRecPtrGetLog(urp),
-							   UndoRecPtrGetBlock(urp)));
-}
-
-void
 undo_file_expect_page(char persistence, UndoRecPtr urp)
 {
 	const RecentPage *recent;

@@ -10,26 +10,16 @@
  * change of the row, and a diff that leads from the version made here to the
  * version made there, over all that lies between.
  *
- * Which readers may jump?  An MVCC snapshot that sees neither the change with
- * the jump nor the one at its end, both foreign.  Let a be the older one, b
- * any change between.  All of them stand in one stack: what was above an
- * aborted change was rolled back before the row was changed again, and if one
- * below aborted later, all above it did.  So b is a's top transaction's, which
- * the snapshot doesn't see; or of one that waited for the end of a's and was
- * running when the snapshot was taken, or later.  It isn't the reader's own
- * either: nobody else changes a row above an own change.  So the snapshot sees
- * nothing of what it passes over.  The record at the end is there because the
- * snapshot doesn't see its writer (Z1).
- *
- * Not for SERIALIZABLE, which must hear of every writer it doesn't see; nor for
- * other kinds of snapshots, which look for what is newest.
+ * Which readers may jump, and why they miss nothing: "Jumps in the history of a
+ * hot row" in the README.
  *
  * Which record to point at?  Those with jumps form a skew-binary list, the
  * skip list of append-only histories: each points to the one before, or, where
  * the two before span equal numbers of them, to where the farther one points.
  * From any of them every older one is a logarithmic number of jumps and steps
  * away.  (A step goes over the ordinary records up to the next with a jump.)
- * The list ends where nobody can need history any more.
+ * The list ends where nobody can need history any more.  Past 100,000 updates
+ * of a row it leads by 8 pages; a jump to the one before each time, by 267.
  *
  *-------------------------------------------------------------------------
  */

@@ -31,18 +31,6 @@ place_of(UndoRecPtr urp)
 	return &cache[murmurhash32((uint32) (urp ^ (urp >> 32))) % CACHE_USED];
 }
 
-void
-zheap_record_cache_expect(UndoRecPtr urp)
-{
-	const char *place;
-
-	if (cache == NULL)
-		return;
-	place = (const char *) place_of(urp);
-	fetch_line(place);
-	fetch_line(place + 64);
-}
-
 const ZCachedUndo *
 zheap_record_cache_get(char persistence, Fxid writer, UndoRecPtr urp)
 {

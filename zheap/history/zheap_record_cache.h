@@ -44,9 +44,6 @@ typedef struct ZCachedUndo
 extern const ZCachedUndo *zheap_record_cache_get(char persistence, Fxid writer,
 												 UndoRecPtr urp);
 
-/* the record is going to be asked for: have the place fetched */
-extern void zheap_record_cache_expect(UndoRecPtr urp);
-
 /* remember a record that was read and decoded */
 extern const ZCachedUndo *zheap_record_cache_put(char persistence,
 												 const UndoRecord *rec,

@@ -361,26 +361,6 @@ walk_move(ZWalk *walk, Fxid w, UndoRecPtr u)
 	walk->slot = NULL;
 }
 
-/*
- * Read the record we stand at, for the sake of those that walk here next, and
- * stand below it.  False if there is nothing to be read any more.
- */
-bool
-zheap_walk_pass(ZWalk *walk)
-{
-	const ZCachedUndo *c = walk_peek(walk, false);
-
-	if (c == NULL)
-		return false;
-	if ((c->flags & ZUNDO_TENURE_START) == 0)
-		walk->urp = c->chain;
-	else if (c->prev_fxid != InvalidFxid)
-		walk_move(walk, c->prev_fxid, c->chain);
-	else
-		return false;
-	return true;
-}
-
 /* the tenures that end with a record which own history begins anew with */
 static void
 begin_own_history(ZOwnHistory *h, const ZWalk *walk)

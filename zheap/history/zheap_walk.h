@@ -105,7 +105,6 @@ extern void zheap_walk_at_slot(ZWalk *walk, Page page, uint8 id);
 extern ZXactStatus zheap_walk_status(ZWalk *walk, Buffer buffer);
 extern void zheap_walk_look_up(int *until_look);
 extern bool zheap_walk_fetch(ZWalk *walk, bool held);
-extern bool zheap_walk_pass(ZWalk *walk);
 extern ZFindResult zheap_walk_find(ZWalk *walk, bool held);
 extern const ZOwnHistory *zheap_walk_own_history(ZWalk *walk);
 extern ZWalkState zheap_walk_step_back(ZWalk *walk);

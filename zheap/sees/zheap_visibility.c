@@ -31,14 +31,10 @@
 #include "zheap/format/zheap_stat.h"
 #include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_own_history.h"
-#include "zheap/history/zheap_record_cache.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/sees/zheap_sees.h"
 #include "zheap/sees/zheap_visibility.h"
-
-/* records of a page that are read before its rows are judged, at most */
-#define READ_AHEAD_RECORDS		UNDO_KNOB("read-ahead", 256, 1, 256)
 
 /* ----------------------------------------------------------------
  *	reading as such
@@ -840,49 +836,6 @@ zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
  * ----------------------------------------------------------------
  */
 
-/*
- * The chains of n owners that the snapshot doesn't see are going to be walked
- * for most rows of the page.  Read them all at once, one record of each chain
- * after the other: they lie in different places, far from any cache, and so
- * the waits overlap.
- */
-static void
-read_ahead(ZReadContext *cx, ZWalk *walk, Fxid *w, UndoRecPtr *u, int n)
-{
-	char		persistence = cx->reader.persistence;
-	int			left = READ_AHEAD_RECORDS;
-
-	while (n > 0 && (left -= n) > 0)
-	{
-		for (int i = 0; i < n; i++)
-		{
-			undo_file_expect(persistence, u[i]);
-			zheap_record_cache_expect(u[i]);
-		}
-		for (int i = 0; i < n; i++)
-			undo_file_expect_page(persistence, u[i]);
-		for (int i = n - 1; i >= 0; i--)
-		{
-			walk->slot = NULL;
-			walk->fxid = w[i];
-			walk->urp = u[i];
-			if (zheap_walk_pass(walk) &&
-				walk->fxid >= cx->hz.all_visible_before &&
-				XidInMVCCSnapshot(XidFromFxid(walk->fxid), cx->snapshot))
-			{
-				w[i] = walk->fxid;
-				u[i] = walk->urp;
-			}
-			else
-			{
-				n--;
-				w[i] = w[n];
-				u[i] = u[n];
-			}
-		}
-	}
-}
-
 /* is a stub on the page whose ender the snapshot doesn't see, or is mine */
 static bool
 any_stub_unseen(const ZReadContext *cx, Page page)
@@ -926,9 +879,6 @@ zheap_visibility_page_owners(ZReadContext *cx, Buffer buffer, Page page,
 {
 	ZPageOpaque opaque = ZPageGetOpaque(page);
 	bool		all = true;
-	Fxid		w[ZHEAP_MAX_XACT_SLOTS];
-	UndoRecPtr	u[ZHEAP_MAX_XACT_SLOTS];
-	int			nunseen = 0;
 	ZWalk		walk;
 
 	Assert(cx->snapshot->snapshot_type == SNAPSHOT_MVCC);
@@ -977,9 +927,6 @@ zheap_visibility_page_owners(ZReadContext *cx, Buffer buffer, Page page,
 				}
 				break;
 			case ZXACT_RUNNING:
-				w[nunseen] = walk.fxid;
-				u[nunseen++] = walk.urp;
-				/* FALLTHROUGH */
 			case ZXACT_ABORTED:
 				owners->aborted |= status == ZXACT_ABORTED;
 				owners->unseen[id] = true;
@@ -987,7 +934,5 @@ zheap_visibility_page_owners(ZReadContext *cx, Buffer buffer, Page page,
 				break;
 		}
 	}
-	if (nunseen > 0 && !zheap_old_page_is_possible(cx, owners))
-		read_ahead(cx, &walk, w, u, nunseen);
 	return all;
 }

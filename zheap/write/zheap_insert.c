@@ -283,13 +283,13 @@ static bool
 extends_last_open(const InsertOp *op, const InsertStep *step)
 {
 	const ZInsertChange *change = &step->change;
+	const ZOpenInsert *open = zheap_open_record_get(op->rel, step->block,
+													op->fxid, op->cid);
 
-	return op->token == 0 && op->copied == NULL &&
-		zheap_open_record_recall(op->rel, step->block, op->fxid, op->cid) &&
-		zheap_xact_slot_record_covers(&zheap_open_record_last, op->rel,
-									  step->block, &step->choice, op->fxid,
-									  op->cid) &&
-		zheap_open_record_lists(change->first, change->ntuples,
+	return open != NULL && op->token == 0 && op->copied == NULL &&
+		zheap_xact_slot_record_covers(&open->record, op->rel, step->block,
+									  &step->choice, op->fxid, op->cid) &&
+		zheap_open_record_lists(open, change->first, change->ntuples,
 								change->reused);
 }
 
@@ -303,20 +303,23 @@ static bool
 append_to_last(const InsertOp *op, InsertStep *step, const ZTuple *tuple)
 {
 	Relation	rel = op->rel;
+	ZOpenInsert *open;
 	UndoHorizons hz;
 	bool		append;
 	uint8		id = 0;
 
-	if (op->token != 0 || op->copied != NULL || op->frozen ||
-		!zheap_open_record_recall(rel, RelationGetTargetBlock(rel), op->fxid,
-								  op->cid))
+	if (op->token != 0 || op->copied != NULL || op->frozen)
 		return false;
-
 	CHECK_FOR_INTERRUPTS();
+	step->block = RelationGetTargetBlock(rel);
+	open = zheap_open_record_get(rel, step->block, op->fxid, op->cid);
+	if (open == NULL)
+		return false;
 	hz = undo_log_horizons();
 	UNDO_POINT("open-insert-horizon");
-	step->block = zheap_open_record_last.block;
+	zheap_buffer_note(rel, step->block, open->record.buffer);
 	step->buffer = zheap_buffer_read(rel, step->block);
+	open->record.buffer = step->buffer;
 	step->page = BufferGetPage(step->buffer);
 	LockBuffer(step->buffer, BUFFER_LOCK_EXCLUSIVE);
 
@@ -328,9 +331,9 @@ append_to_last(const InsertOp *op, InsertStep *step, const ZTuple *tuple)
 		step->change.ntuples = 1;
 		step->change.first = zheap_page_free_offset(step->page, &append);
 		step->change.reused = !append;
-		if (zheap_open_record_lists(step->change.first, 1, !append))
+		if (zheap_open_record_lists(open, step->change.first, 1, !append))
 			id = zheap_xact_slot_only(step->page, op->fxid,
-									  zheap_open_record_last.urp, &hz);
+									  open->record.urp, &hz);
 	}
 	if (id == 0)
 	{

@@ -11,8 +11,8 @@
 
 #include "postgres.h"
 
-#include "zheap/format/zheap_undo.h"
-#include "zheap/history/zheap_history.h"
+#include "zheap/format/zheap_format.h"
+#include "zheap/owner/zheap_xact_slot.h"
 
 /* offsets that an INSERT_SET record lists */
 typedef struct ZOpenRanges
@@ -22,21 +22,23 @@ typedef struct ZOpenRanges
 	OffsetNumber last[ZUNDO_MAX_RANGES];
 } ZOpenRanges;
 
-/*
- * The open record that was written last or found last, by
- * zheap_open_record_recall().
- */
-extern ZOpenRecord zheap_open_record_last;
+/* a table's last one: what its rd_amcache holds */
+typedef struct ZOpenInsert
+{
+	ZOpenRecord record;
+	ZOpenRanges ranges;
+} ZOpenInsert;
 
 /*
- * If an open record of the command was kept for the page, it is the last from
- * now on.  Says that of the page of the last record as well.
+ * The table's last open record if it is of this page and command, else NULL.
+ * It may be gone when the next relation has been locked or opened.
  */
-extern bool zheap_open_record_recall(Relation rel, BlockNumber block,
-									 Fxid fxid, CommandId cid);
+extern ZOpenInsert *zheap_open_record_get(Relation rel, BlockNumber block,
+										  Fxid fxid, CommandId cid);
 
-/* does the last one cover these n offsets, if it is the newest record? */
-extern bool zheap_open_record_lists(OffsetNumber first, int n, bool reused);
+/* does it cover these n offsets, if it is the newest record? */
+extern bool zheap_open_record_lists(const ZOpenInsert *open,
+									OffsetNumber first, int n, bool reused);
 
 /* a record that was just written covers more to come; buffer: of the page */
 extern void zheap_open_record_note(Relation rel, Buffer buffer,
