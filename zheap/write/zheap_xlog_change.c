@@ -91,6 +91,19 @@ zheap_xlog_change_apply_arrival(Page page, OffsetNumber offset,
 }
 
 void
+zheap_xlog_change_apply_more(Page page, OffsetNumber offset, uint8 xact_slot,
+							 uint16 flags2)
+{
+	ZRowChange	row = {.offset = offset};
+
+	zheap_header_get((char *) PageGetItem(page, PageGetItemId(page, offset)),
+					 &row.header);
+	row.header.slot = xact_slot;
+	row.header.flags2 = flags2;
+	(void) zheap_xlog_change_apply_row(page, &row);
+}
+
+void
 zheap_xlog_change_apply_confirm(Page page, OffsetNumber offset)
 {
 	char	   *tuple = (char *) PageGetItem(page, PageGetItemId(page, offset));
@@ -394,26 +407,6 @@ change_redo_header(Page page, const ZChangeHead *head, ZTupleHeader *header)
 	}
 }
 
-/* a further row of a DELETE */
-static void
-change_redo_more(Page page, BlockNumber block, const ZChangeHead *head, int i)
-{
-	ZRowChange	row;
-
-	change_redo_check(page, block, head->more[i]);
-	zheap_header_get((char *) PageGetItem(page,
-										  PageGetItemId(page, head->more[i])),
-					 &row.header);
-	row.header.slot = head->xact_slot;
-	row.header.flags2 = head->more_flags2[i];
-	row.offset = head->more[i];
-	row.tuple = NULL;
-	row.len = 0;
-	row.new_key = false;
-	row.stub = NULL;
-	(void) zheap_xlog_change_apply_row(page, &row);
-}
-
 static void
 change_redo_confirm(XLogReaderState *record, OffsetNumber offset)
 {
@@ -492,7 +485,11 @@ change_redo_row(XLogReaderState *record, uint8 info)
 		if (!zheap_xlog_change_apply_row(page, &row))
 			change_redo_failed(block, head.offset);
 		for (int i = 0; i < head.nmore; i++)
-			change_redo_more(page, block, &head, i);
+		{
+			change_redo_check(page, block, head.more[i]);
+			zheap_xlog_change_apply_more(page, head.more[i], head.xact_slot,
+										 head.more_flags2[i]);
+		}
 		PageSetLSN(page, record->EndRecPtr);
 		MarkBufferDirty(buffer);
 	}

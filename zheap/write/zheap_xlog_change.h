@@ -167,6 +167,10 @@ extern bool zheap_xlog_change_apply_row(Page page, const ZRowChange *change);
 extern bool zheap_xlog_change_apply_arrival(Page page, OffsetNumber offset,
 											const char *tuple, uint16 len);
 
+/* a row ends along with the first one of a DELETE, by the same xact slot */
+extern void zheap_xlog_change_apply_more(Page page, OffsetNumber offset,
+										 uint8 xact_slot, uint16 flags2);
+
 /* a speculative row becomes an ordinary one */
 extern void zheap_xlog_change_apply_confirm(Page page, OffsetNumber offset);
 
