@@ -60,16 +60,16 @@ extern void undo_drain_register_upgrade(void);	/* pg_upgrade waits for
 												 * rollbacks */
 
 /*
- * One resource manager serves both layers: info codes 0x00-0x50 are the undo
- * store's, 0x60-0xF0 its client's.
+ * One resource manager serves both layers: info codes 0x00-0x60 are the undo
+ * store's, 0x70-0xF0 its client's.
  */
-#define XLOG_UNDO_CONTROL		0x00	/* create global or log control page */
+#define XLOG_UNDO_CONTROL		0x00	/* create global or log control page,
+										 * or empty a log before truncation */
 #define XLOG_UNDO_SWITCH		0x10	/* go on to another page */
 #define XLOG_UNDO_INSERT		0x20	/* records without a table page */
 #define XLOG_UNDO_DISCARD		0x30	/* raise horizons, move a head */
 #define XLOG_UNDO_APPLIED		0x40	/* runs were rolled back */
-#define XLOG_UNDO_RESET			0x50	/* empty a log before truncation */
-#define XLOG_UNDO_LAST			0x50
+#define XLOG_UNDO_LAST			0x60	/* 0x50 and 0x60 are free */
 
 /* a client built without zheap (t/toy) brings its own */
 #ifndef ZHEAP_RMGR_ID

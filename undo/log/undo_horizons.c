@@ -64,7 +64,7 @@ undo_horizons_create(Fxid all_visible_before, Fxid discard_before)
 	Buffer		buffer =
 		undo_file_make_control(undo_file_locator(UNDO_GLOBAL_RELNUMBER), true);
 	xl_undo_control xlrec =
-	{.all_visible_before = all_visible_before,.discard_before = discard_before,.version = UNDO_FORMAT_VERSION,.init_global = 1};
+	{.all_visible_before = all_visible_before,.discard_before = discard_before,.version = UNDO_FORMAT_VERSION,.flags = UNDO_CONTROL_GLOBAL};
 	XLogRecPtr	lsn;
 
 	Assert(LWLockHeldByMeInMode(UndoShmem->lock, LW_EXCLUSIVE));

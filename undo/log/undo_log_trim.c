@@ -181,6 +181,8 @@ undo_log_reset(char persistence, UndoLogNumber number)
 	UndoLogShared *log = undo_shmem_log(persistence, number);
 	RelFileLocator locator = undo_file_of_log(persistence, number);
 	Buffer		buffer = undo_file_read_log(persistence, number, 0);
+	xl_undo_control xlrec =
+	{.version = UNDO_FORMAT_VERSION,.flags = UNDO_CONTROL_RESET};
 	XLogRecPtr	lsn = InvalidXLogRecPtr;
 	Relation	rel;
 
@@ -195,8 +197,9 @@ undo_log_reset(char persistence, UndoLogNumber number)
 	if (persistence == RELPERSISTENCE_PERMANENT)
 	{
 		XLogBeginInsert();
+		XLogRegisterData((char *) &xlrec, SizeOfUndoControl);
 		XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
-		lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_RESET);
+		lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_CONTROL);
 		PageSetLSN(BufferGetPage(buffer), lsn);
 	}
 	/* a scan that misses a block finds that the head is another one, too */

@@ -70,6 +70,21 @@ undo_redo_startup(void)
 }
 
 static void
+redo_reset(XLogReaderState *record)
+{
+	Buffer		buffer;
+
+	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
+	{
+		undo_page_reset_control(BufferGetPage(buffer));
+		PageSetLSN(BufferGetPage(buffer), record->EndRecPtr);
+		MarkBufferDirty(buffer);
+	}
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+}
+
+static void
 redo_control(XLogReaderState *record)
 {
 	xl_undo_control *xlrec = (xl_undo_control *) XLogRecGetData(record);
@@ -78,6 +93,11 @@ redo_control(XLogReaderState *record)
 
 	Assert(InRecovery);
 	check_version(xlrec->version);
+	if (xlrec->flags & UNDO_CONTROL_RESET)
+	{
+		redo_reset(record);
+		return;
+	}
 
 	if (XLogRecHasBlockRef(record, 0))
 	{
@@ -87,7 +107,7 @@ redo_control(XLogReaderState *record)
 		MarkBufferDirty(buffer);
 		UnlockReleaseBuffer(buffer);
 	}
-	if (xlrec->init_global)
+	if (xlrec->flags & UNDO_CONTROL_GLOBAL)
 	{
 		Assert(xlrec->all_visible_before <= xlrec->discard_before);
 		buffer = XLogInitBufferForRedo(record, 1);
@@ -245,22 +265,6 @@ redo_applied(XLogReaderState *record)
 		UnlockReleaseBuffer(buffer);
 }
 
-static void
-redo_reset(XLogReaderState *record)
-{
-	Buffer		buffer;
-
-	Assert(InRecovery);
-	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
-	{
-		undo_page_reset_control(BufferGetPage(buffer));
-		PageSetLSN(BufferGetPage(buffer), record->EndRecPtr);
-		MarkBufferDirty(buffer);
-	}
-	if (BufferIsValid(buffer))
-		UnlockReleaseBuffer(buffer);
-}
-
 /* redo of every record of the store but XLOG_UNDO_INSERT (undo_xact.c) */
 void
 undo_log_redo(XLogReaderState *record)
@@ -279,9 +283,6 @@ undo_log_redo(XLogReaderState *record)
 			break;
 		case XLOG_UNDO_APPLIED:
 			redo_applied(record);
-			break;
-		case XLOG_UNDO_RESET:
-			redo_reset(record);
 			break;
 		default:
 			elog(PANIC, "undo store: unknown WAL record type %u",
@@ -303,7 +304,8 @@ undo_desc(StringInfo buf, XLogReaderState *record)
 				appendStringInfo(buf, "version %u, logs %u, unlogged %u%s",
 								 xlrec->version, xlrec->nlogs,
 								 xlrec->nunlogged,
-								 xlrec->init_global ? ", global page" : "");
+								 xlrec->flags & UNDO_CONTROL_GLOBAL ? ", global page" :
+								 xlrec->flags & UNDO_CONTROL_RESET ? ", reset" : "");
 				break;
 			}
 		case XLOG_UNDO_SWITCH:
@@ -349,8 +351,6 @@ undo_identify(uint8 info)
 			return "UNDO_DISCARD";
 		case XLOG_UNDO_APPLIED:
 			return "UNDO_APPLIED";
-		case XLOG_UNDO_RESET:
-			return "UNDO_RESET";
 		default:
 			return NULL;
 	}

@@ -15,7 +15,10 @@
 
 #include "undo/undo_defs.h"
 
-/* CONTROL: 0 log control page (WILL_INIT), 1 global page (WILL_INIT or not) */
+/*
+ * CONTROL: 0 log control page (WILL_INIT), 1 global page (WILL_INIT or not);
+ * RESET: 0 log control page
+ */
 typedef struct xl_undo_control
 {
 	Fxid		all_visible_before;
@@ -23,8 +26,12 @@ typedef struct xl_undo_control
 	uint32		nlogs;
 	uint32		nunlogged;
 	uint16		version;		/* UNDO_FORMAT_VERSION: of pages and WAL */
-	uint8		init_global;
+	uint8		flags;
 } xl_undo_control;
+
+#define UNDO_CONTROL_GLOBAL		0x01	/* the global page is created */
+#define UNDO_CONTROL_RESET		0x02	/* the log is emptied; no other field
+										 * but the version counts */
 
 /* SWITCH: 0 new page (WILL_INIT), 1 control page, 2 old tail if relinked */
 typedef struct xl_undo_switch
@@ -48,9 +55,8 @@ typedef struct xl_undo_discard
 #define UNDO_DISCARD_LOWER		0x02	/* the horizons are lower than before */
 
 /* APPLIED: 0 undo page, its data: byte offsets of run headers */
-/* RESET: 0 control page; main data: nothing */
 
-#define SizeOfUndoControl	(offsetof(xl_undo_control, init_global) + 1)
+#define SizeOfUndoControl	(offsetof(xl_undo_control, flags) + 1)
 #define SizeOfUndoSwitch	(offsetof(xl_undo_switch, first) + 1)
 #define SizeOfUndoDiscard	(offsetof(xl_undo_discard, flags) + 1)
 

@@ -94,7 +94,6 @@ take_old(const Decoding *d, ZLogicalReader *reader, const char *new,
  * ----------------------------------------------------------------
  */
 
-/* INSERT, MULTI_INSERT */
 static void
 decode_insert(const Decoding *d)
 {
@@ -216,15 +215,20 @@ is_decoded(XLogReaderState *record)
 	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
 	{
 		case XLOG_ZHEAP_INSERT:
-		case XLOG_ZHEAP_MULTI_INSERT:
 		case XLOG_ZHEAP_UPDATE:
 		case XLOG_ZHEAP_MOVE:
 		case XLOG_ZHEAP_DELETE:
 			return true;
-		case XLOG_ZHEAP_CONFIRM:
-			return XLogRecGetDataLen(record) > SizeOfZHeapConfirm;
+		case XLOG_ZHEAP_LOCK:
+			{
+				ZChangeHead head;
+
+				/* no lock has a logical part, but a confirmation may */
+				zheap_xlog_change_unpack(record, &head);
+				return head.logical_len > 0;
+			}
 		case XLOG_ZHEAP_DELTA:
-			return XLogRecGetDataLen(record) > SizeOfZHeapDelta;
+			return (zheap_delta_flags(record) & ZDELTA_TOLD) != 0;
 	}
 	return false;
 }
@@ -258,7 +262,6 @@ zheap_decode(LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
 	switch (XLogRecGetInfo(d.record) & ~XLR_INFO_MASK)
 	{
 		case XLOG_ZHEAP_INSERT:
-		case XLOG_ZHEAP_MULTI_INSERT:
 			decode_insert(&d);
 			break;
 		case XLOG_ZHEAP_UPDATE:
@@ -270,7 +273,7 @@ zheap_decode(LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
 		case XLOG_ZHEAP_DELETE:
 			decode_delete(&d);
 			break;
-		case XLOG_ZHEAP_CONFIRM:
+		case XLOG_ZHEAP_LOCK:
 			queue_change(&d,
 						 new_change(&d,
 									REORDER_BUFFER_CHANGE_INTERNAL_SPEC_CONFIRM),

@@ -45,6 +45,9 @@
 /* more than this and a full image, which may be compressed, is the better */
 #define DELTA_MAX_DATA			(BLCKSZ * 3 / 4)
 
+/* main data of a record */
+#define DELTA_MAX_HEAD			(1 + UNDO_MAX_PACKED)
+
 /* the page's LSN and checksum belong to the buffer manager */
 #define DELTA_FIRST_BYTE		(offsetof(PageHeaderData, pd_flags))
 
@@ -282,6 +285,22 @@ zheap_delta_part(ZPageDelta *delta, const void *at, uint16 len)
 	delta->end[delta->nparts++] = first + len;
 }
 
+/* Main data of a record.  head must live until it is inserted. */
+static void
+delta_register_head(char *head, uint8 flags, Fxid conflict)
+{
+	char	   *p = head + 1;
+
+	if (conflict != InvalidFxid)
+	{
+		flags |= ZDELTA_CONFLICT;
+		p = undo_pack(p, conflict);
+	}
+	head[0] = (char) flags;
+	if (flags != 0)
+		XLogRegisterData(head, p - head);
+}
+
 /*
  * Copy the change back and log it.  Exclusive lock held all along; nothing is
  * thrown after the first byte changed.  An unchanged page stays untouched:
@@ -294,7 +313,7 @@ zheap_delta_finish(ZPageDelta *delta, Fxid conflict)
 {
 	Page		page = BufferGetPage(delta->buffer);
 	DeltaRanges ranges;
-	char		told = 1;
+	char		head[DELTA_MAX_HEAD];
 
 	Assert(zheap_page_is_valid(delta->work.data));
 	Assert(CritSectionCount == 0 && !delta->rel->rd_rel->relisshared);
@@ -319,19 +338,12 @@ zheap_delta_finish(ZPageDelta *delta, Fxid conflict)
 
 	if (RelationNeedsWAL(delta->rel))
 	{
-		xl_zheap_delta xlrec;
 		XLogRecPtr	lsn;
 
-		xlrec.conflict = conflict;
-
 		XLogBeginInsert();
-		if (conflict != InvalidFxid || delta->told)
-			XLogRegisterData((char *) &xlrec, SizeOfZHeapDelta);
+		delta_register_head(head, delta->told ? ZDELTA_TOLD : 0, conflict);
 		if (delta->told)
-		{
-			XLogRegisterData(&told, sizeof(told));
 			XLogSetRecordFlags(XLOG_INCLUDE_ORIGIN);
-		}
 		if (ranges.overflow)
 			XLogRegisterBuffer(0, delta->buffer,
 							   REGBUF_FORCE_IMAGE | REGBUF_STANDARD);
@@ -354,7 +366,7 @@ zheap_delta_log_conflict(Relation rel, BlockNumber block, Fxid conflict)
 	Buffer		buffer;
 	Page		page;
 	DeltaRanges ranges;
-	xl_zheap_delta xlrec;
+	char		head[DELTA_MAX_HEAD];
 	XLogRecPtr	lsn;
 
 	AssertNoPageLocked();
@@ -369,12 +381,11 @@ zheap_delta_log_conflict(Relation rel, BlockNumber block, Fxid conflict)
 	ranges.overflow = false;
 	ranges.len = 0;
 	delta_add_range(&ranges, page, DELTA_FIRST_BYTE, DELTA_FIRST_BYTE + 1);
-	xlrec.conflict = conflict;
 
 	START_CRIT_SECTION();
 	MarkBufferDirty(buffer);
 	XLogBeginInsert();
-	XLogRegisterData((char *) &xlrec, SizeOfZHeapDelta);
+	delta_register_head(head, 0, conflict);
 	XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
 	XLogRegisterBufData(0, ranges.data, ranges.len);
 	lsn = undo_images_insert(XLOG_ZHEAP_DELTA);
@@ -416,15 +427,31 @@ zheap_delta_redo_conflict(XLogReaderState *record, Fxid conflict)
 	}
 }
 
-/* the horizon of a record; without one there is no main data */
+uint8
+zheap_delta_flags(XLogReaderState *record)
+{
+	return XLogRecGetDataLen(record) == 0 ? 0 :
+		(uint8) XLogRecGetData(record)[0];
+}
+
 static Fxid
 delta_conflict(XLogReaderState *record)
 {
-	xl_zheap_delta xlrec = {InvalidFxid};
+	const char *p = XLogRecGetData(record);
+	uint64		conflict = InvalidFxid;
 
-	if (XLogRecGetDataLen(record) >= SizeOfZHeapDelta)
-		memcpy(&xlrec, XLogRecGetData(record), SizeOfZHeapDelta);
-	return xlrec.conflict;
+	if ((zheap_delta_flags(record) & ZDELTA_CONFLICT) != 0 &&
+		undo_unpack(p + 1, p + XLogRecGetDataLen(record), &conflict) == NULL)
+		elog(ERROR, "WAL record of a page delta is malformed");
+	return conflict;
+}
+
+/* Repeat the deed, see zheap_delta_grow(). */
+static void
+delta_redo_grow(Page page)
+{
+	if (!zheap_page_grow_xact_slots(page))
+		elog(PANIC, "no room for another xact slot of a zheap page in redo");
 }
 
 /* Redo; conflicting snapshots are resolved before the page is locked. */
@@ -443,9 +470,12 @@ zheap_delta_redo(XLogReaderState *record)
 		Size		len;
 		char	   *data = XLogRecGetBlockData(record, 0, &len);
 
-		if (data == NULL)
+		if (zheap_delta_flags(record) & ZDELTA_GROW)
+			delta_redo_grow(page);
+		else if (data != NULL)
+			delta_apply(page, data, len);
+		else
 			elog(PANIC, "page delta without data");
-		delta_apply(page, data, len);
 		PageSetLSN(page, lsn);
 		MarkBufferDirty(buffer);
 	}
@@ -458,6 +488,11 @@ zheap_delta_desc(StringInfo buf, XLogReaderState *record)
 {
 	Size		len = 0;
 
+	if (zheap_delta_flags(record) & ZDELTA_GROW)
+	{
+		appendStringInfoString(buf, "one xact slot more");
+		return;
+	}
 	(void) XLogRecGetBlockData(record, 0, &len);
 	appendStringInfo(buf, "conflict " UINT64_FORMAT ", %zu bytes",
 					 delta_conflict(record), len);
@@ -467,6 +502,7 @@ bool
 zheap_delta_grow(Relation rel, Buffer buffer)
 {
 	Page		page = BufferGetPage(buffer);
+	char		head[DELTA_MAX_HEAD];
 	bool		done PG_USED_FOR_ASSERTS_ONLY;
 
 	AssertPageExclusive(buffer);
@@ -485,31 +521,12 @@ zheap_delta_grow(Relation rel, Buffer buffer)
 		XLogRecPtr	lsn;
 
 		XLogBeginInsert();
+		delta_register_head(head, ZDELTA_GROW, InvalidFxid);
 		XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
-		lsn = undo_images_insert(XLOG_ZHEAP_GROW);
+		lsn = undo_images_insert(XLOG_ZHEAP_DELTA);
 		PageSetLSN(page, lsn);
 	}
 	END_CRIT_SECTION();
 	UNDO_POINT("grown");
 	return true;
-}
-
-void
-zheap_delta_redo_grow(XLogReaderState *record)
-{
-	Buffer		buffer;
-
-	Assert(InRecovery);
-	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
-	{
-		Page		page = BufferGetPage(buffer);
-
-		if (!zheap_page_grow_xact_slots(page))
-			elog(PANIC,
-				 "no room for another xact slot of a zheap page in redo");
-		PageSetLSN(page, record->EndRecPtr);
-		MarkBufferDirty(buffer);
-	}
-	if (BufferIsValid(buffer))
-		UnlockReleaseBuffer(buffer);
 }

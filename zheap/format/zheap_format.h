@@ -102,20 +102,19 @@ extern void zheap_delta_log_conflict(Relation rel, BlockNumber block,
  * redo repeats the deed instead.  False if there is no room.
  */
 extern bool zheap_delta_grow(Relation rel, Buffer buffer);
-extern void zheap_delta_redo_grow(XLogReaderState *record);
 
 /*
- *	DELTA		xl_zheap_delta, or nothing if there is no conflict; a byte if the change is that a speculative
- *				insertion failed, and decoding is to know
+ *	DELTA		flags u8, or nothing at all if there are none; CONFLICT:
+ *				horizon for standby snapshots, packed
  *				block 0: table page: {offset u16, length u16, bytes}, or a
- *				full image
+ *				full image; GROW: no data
  */
-typedef struct xl_zheap_delta
-{
-	Fxid		conflict;		/* horizon for standby snapshots, or 0 */
-} xl_zheap_delta;
+#define ZDELTA_CONFLICT			0x01
+#define ZDELTA_TOLD				0x02	/* a speculative insertion failed, and
+										 * decoding is to know */
+#define ZDELTA_GROW				0x04	/* no ranges: one xact slot more */
 
-#define SizeOfZHeapDelta		sizeof(xl_zheap_delta)
+extern uint8 zheap_delta_flags(XLogReaderState *record);
 
 /*
  * A conflict horizon, relative to the fxid of the record's writer; 0 if there
@@ -141,18 +140,16 @@ extern void zheap_delta_redo(XLogReaderState *record);
 extern void zheap_delta_desc(StringInfo buf, XLogReaderState *record);
 
 /* ----------------------------------------------------------------
- *	WAL records; those below 0x60 are the undo store's, 0xF0 is the last free
- *	code
+ *	WAL records; those up to XLOG_UNDO_LAST are the undo store's, 0xD0 to 0xF0
+ *	are free.  What is rare and like another kind is a flag of that one, which
+ *	its description names.
  * ----------------------------------------------------------------
  */
-#define XLOG_ZHEAP_INSERT		0x60
-#define XLOG_ZHEAP_MULTI_INSERT	0x70
+#define XLOG_ZHEAP_INSERT		0x70	/* one row or many */
 #define XLOG_ZHEAP_UPDATE		0x80	/* in place */
 #define XLOG_ZHEAP_MOVE			0x90
 #define XLOG_ZHEAP_DELETE		0xA0
-#define XLOG_ZHEAP_LOCK			0xB0
-#define XLOG_ZHEAP_DELTA		0xC0
-#define XLOG_ZHEAP_CONFIRM		0xD0	/* speculative insertion confirmed */
-#define XLOG_ZHEAP_GROW			0xE0	/* one xact slot more */
+#define XLOG_ZHEAP_LOCK			0xB0	/* or speculative insertion confirmed */
+#define XLOG_ZHEAP_DELTA		0xC0	/* or one xact slot more */
 
 #endif							/* ZHEAP_FORMAT_H */

@@ -93,6 +93,25 @@ typedef struct ZRowHeld
 	LockTupleMode overflow_mode;
 } ZRowHeld;
 
+/*
+ * Rows of the same page that end along with the first one, by one WAL record
+ * (zheap_delete_chunks.c): unended, unlocked.  Either all of them are covered by the
+ * first one's open record, or each has one of its own.
+ */
+#define ZROW_MAX_MORE			(UNDO_MAX_INSERTION - 1)
+#define ZROW_MORE_PAYLOAD		192
+
+typedef struct ZRowsMore
+{
+	int			n;
+	bool		covered;
+	OffsetNumber offset[ZROW_MAX_MORE];
+	uint16		flags2[ZROW_MAX_MORE];	/* of the header, ended */
+	uint8		undo_flags[ZROW_MAX_MORE];
+	uint16		payload_len[ZROW_MAX_MORE];
+	char		payload[ZROW_MAX_MORE][ZROW_MORE_PAYLOAD];
+} ZRowsMore;
+
 typedef struct ZRowWrite
 {
 	/* the caller's wish */
@@ -109,6 +128,7 @@ typedef struct ZRowWrite
 	void	   *decide_arg;
 	ZLogical   *logical;		/* what decoding is told of a change, or NULL */
 	bool		new_key;		/* it changes the key of a soft index (Z45) */
+	ZRowsMore  *more;			/* rows of a DELETE besides this one, or NULL */
 
 	/* the row */
 	ItemPointerData tid;		/* plain */
@@ -166,6 +186,18 @@ extern Fxid zheap_lockers_overflow_holder(Relation rel, BlockNumber block,
 
 /* give the pages up, take the overflow lock; TM_Ok or TM_WouldBlock */
 extern TM_Result zheap_row_take_overflow_lock(ZRowWrite *w);
+
+/*
+ * zheap_delete_chunks.c.  simple: may a row go along with others?  Then its
+ * bytes, header and length, else NULL.  delete: open is the caller's last open
+ * record; tids are n rows that may go along, w's, which was taken, is the
+ * first.  Returns how many went.
+ */
+extern const char *zheap_row_simple(Page page, OffsetNumber off,
+									ZTupleHeader *header, uint16 *len);
+extern int	zheap_row_delete(ZRowWrite *w, bool changing_part,
+							 ZOpenRecord *open, const ItemPointerData *tids,
+							 int n);
 
 /* zheap_lock.c */
 extern TM_Result zheap_row_take(ZRowWrite *w);

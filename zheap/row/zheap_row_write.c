@@ -24,6 +24,9 @@
 #include "zheap/wal/zheap_xlog_change.h"
 #include "zheap/wal/zheap_xlog_logical.h"
 
+StaticAssertDecl(ZROW_MAX_MORE <= ZCHANGE_MAX_MORE,
+				 "one WAL record for the rows of one insertion of undo");
+
 /*
  * The header that w's row will have after a change (its natts and value flags
  * as they are).  Live lockers of the row must be found by later writers:
@@ -138,6 +141,15 @@ row_pack_head(const ZRowWrite *w, uint8 info, const ZUndo *u,
 		head.flags |= ZCHANGE_NO_UNDO;
 	else
 		head.undo_offset = undo_insertion_offset(ins, 0);
+	if (unlikely(w->more != NULL))
+	{
+		head.flags |= ZCHANGE_SEVERAL;
+		head.nmore = w->more->n;
+		memcpy(head.more, w->more->offset, sizeof(w->more->offset));
+		memcpy(head.more_flags2, w->more->flags2, sizeof(w->more->flags2));
+		if (u != NULL)
+			head.last_offset = undo_insertion_offset(ins, ins->nrecs - 1);
+	}
 	head.conflict = zheap_conflict_pack(w->fxid, w->choice.conflict);
 	head.header = *header;
 	head.new_key = w->new_key;
@@ -148,6 +160,71 @@ row_pack_head(const ZRowWrite *w, uint8 info, const ZUndo *u,
 		head.newmid = u->diff.newmid;
 	}
 	return zheap_xlog_change_pack(packed, info, &head);
+}
+
+/* Prepare the undo record, and those of further rows that have one. */
+static void
+row_prepare_undo(const ZRowWrite *w, const ZUndo *u, char *payload,
+				 UndoInsertion *ins)
+{
+	const ZRowsMore *more = w->more;
+
+	undo_insertion_init(ins, w->rel);
+	undo_insertion_add(ins, u->kind, u->flags, w->block, w->off, u->chain,
+					   payload, zheap_undo_encode(u, payload));
+	if (unlikely(more != NULL && !more->covered))
+	{
+		for (int i = 0; i < more->n; i++)
+			undo_insertion_add(ins, ZUNDO_DELETE, more->undo_flags[i],
+							   w->block, more->offset[i], UNDO_CHAIN_PREVIOUS,
+							   more->payload[i], more->payload_len[i]);
+	}
+	undo_insert_prepare(ins);
+}
+
+static void
+row_apply_more(const ZRowWrite *w)
+{
+	for (int i = 0; i < w->more->n; i++)
+		zheap_xlog_change_apply_more(w->page, w->more->offset[i],
+									 w->choice.id, w->more->flags2[i]);
+}
+
+static void
+note_ended(const ZRowWrite *w, OffsetNumber off)
+{
+	zheap_fsm_notes_add(w->rel, w->block, w->page,
+						ItemIdGetLength(PageGetItemId(w->page, off)));
+}
+
+/* What this backend keeps in mind of a record. */
+static inline void
+row_note_undo(const ZRowWrite *w, const ZXactSlotChoice *choice,
+			  const ZUndo *u, const UndoInsertRec *rec)
+{
+	zheap_own_history_note(w->rel, w->block, choice, w->fxid, rec->urp,
+						   u->cid, u->kind == ZUNDO_LOCK);
+	zheap_xact_slot_note_rows(w->rel, choice, w->fxid, rec->urp, rec->offset,
+							  rec->offset);
+}
+
+/* Of further rows: room of theirs, and their records, each after another. */
+static void
+row_note_more(const ZRowWrite *w, const ZUndo *u, const UndoInsertion *ins)
+{
+	ZXactSlotChoice choice = w->choice;
+
+	for (int i = 0; i < w->more->n; i++)
+	{
+		if (!w->more->covered)
+		{
+			choice.tenure = ZTENURE_CONTINUE;
+			choice.prev_fxid = w->fxid;
+			choice.prev_urp = ins->rec[i].urp;
+			row_note_undo(w, &choice, u, &ins->rec[i + 1]);
+		}
+		note_ended(w, w->more->offset[i]);
+	}
 }
 
 UndoRecPtr
@@ -180,16 +257,10 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	own.urp = InvalidUndoRecPtr;
 	if (u != NULL)
 	{
-		uint16		payload_len;
-
 		if (zheap_undo_payload_bound(u) > sizeof(small))
 			payload = palloc(zheap_undo_payload_size(u));
-		payload_len = zheap_undo_encode(u, payload);
-		undo_insertion_init(&ins, w->rel);
-		undo_insertion_add(&ins, u->kind, u->flags, w->block, w->off,
-						   u->chain, payload, payload_len);
-		undo_insert_prepare(&ins);
-		own.urp = ins.rec[0].urp;
+		row_prepare_undo(w, u, payload, &ins);
+		own.urp = ins.rec[ins.nrecs - 1].urp;
 	}
 
 	own.xact_slot = w->choice.id;
@@ -216,6 +287,8 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	if (!zheap_xlog_change_apply_row(w->page, &row))
 		elog(PANIC, "no room for the new version of row (%u,%u)",
 			 w->block, w->off);
+	if (unlikely(w->more != NULL))
+		row_apply_more(w);
 	MarkBufferDirty(w->buffer);
 	zheap_space_vm_clear(&vm);
 	if (own.tenure == ZTENURE_FOREIGN)
@@ -254,10 +327,7 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	if (u != NULL)
 	{
 		undo_insert_release(&ins);
-		zheap_own_history_note(w->rel, w->block, &w->choice, w->fxid, own.urp,
-							   u->cid, u->kind == ZUNDO_LOCK);
-		zheap_xact_slot_note_rows(w->rel, &w->choice, w->fxid, own.urp,
-								  w->off, w->off);
+		row_note_undo(w, &w->choice, u, &ins.rec[0]);
 	}
 	zheap_space_vm_release(&vm);
 	if (payload != small)
@@ -265,10 +335,11 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 
 	/* room for others, once this has committed */
 	if (ZHeaderIsEnded(header))
-		zheap_fsm_notes_add(w->rel, w->block, w->page,
-							ItemIdGetLength(PageGetItemId(w->page, w->off)));
+		note_ended(w, w->off);
 	else if (tuple != NULL && len < w->image_len)
 		zheap_fsm_notes_add(w->rel, w->block, w->page, w->image_len - len);
+	if (unlikely(w->more != NULL))
+		row_note_more(w, u, &ins);
 	return own.urp;
 }
 

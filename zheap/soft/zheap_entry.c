@@ -21,6 +21,7 @@
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/format/zheap_format.h"
 #include "zheap/soft/zheap_entry.h"
 #include "zheap/soft/zheap_keyed.h"
 #include "zheap/soft/zheap_old_keys.h"

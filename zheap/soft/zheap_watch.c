@@ -34,6 +34,7 @@
 #include "utils/relcache.h"
 
 #include "undo/undo_debug.h"
+#include "zheap/format/zheap_format.h"
 #include "zheap/history/zheap_history.h"
 #include "zheap/sees/zheap_sees.h"
 #include "zheap/soft/zheap_keyed.h"

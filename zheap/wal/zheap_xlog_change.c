@@ -93,6 +93,30 @@ zheap_xlog_change_apply_arrival(Page page, OffsetNumber offset,
 	return zheap_page_add(page, offset, tuple, len);
 }
 
+void
+zheap_xlog_change_apply_more(Page page, OffsetNumber offset, uint8 xact_slot,
+							 uint16 flags2)
+{
+	ZRowChange	row = {.offset = offset};
+
+	zheap_header_get((char *) PageGetItem(page, PageGetItemId(page, offset)),
+					 &row.header);
+	row.header.slot = xact_slot;
+	row.header.flags2 = flags2;
+	(void) zheap_xlog_change_apply_row(page, &row);
+}
+
+void
+zheap_xlog_change_apply_confirm(Page page, OffsetNumber offset)
+{
+	char	   *tuple = (char *) PageGetItem(page, PageGetItemId(page, offset));
+	ZTupleHeader header;
+
+	zheap_header_get(tuple, &header);
+	header.flags2 &= ~ZH_SPECULATIVE;
+	zheap_header_put(tuple, &header);
+}
+
 /* ----------------------------------------------------------------
  *	main data
  * ----------------------------------------------------------------
@@ -147,11 +171,22 @@ unpack_several(const char *p, const char *end, ZChangeHead *head)
 	return p;
 }
 
+static inline bool
+is_confirm(uint8 info, uint8 flags)
+{
+	return info == XLOG_ZHEAP_LOCK && (flags & ZCHANGE_CONFIRM) != 0;
+}
+
 uint16
 zheap_xlog_change_pack(char *buf, uint8 info, const ZChangeHead *head)
 {
 	char	   *p = buf;
 
+	if (is_confirm(info, head->flags))
+	{
+		*p++ = (char) head->flags;
+		return undo_pack(p, head->offset) - buf;
+	}
 	*p++ = (char) (head->flags | (head->tenure << ZCHANGE_TENURE_SHIFT));
 	*p++ = (char) head->xact_slot;
 	p = undo_pack(p, head->offset);
@@ -183,12 +218,19 @@ zheap_xlog_change_unpack(XLogReaderState *record, ZChangeHead *head)
 {
 	const char *p = XLogRecGetData(record);
 	const char *end = p + XLogRecGetDataLen(record);
+	uint8		info = XLogRecGetInfo(record) & ~XLR_INFO_MASK;
 	uint8		flags = 0;
 
 	memset(head, 0, sizeof(*head));
 	p = undo_unpack_u8(p, end, &flags);
 	head->flags = flags & ((1 << ZCHANGE_TENURE_SHIFT) - 1);
 	head->tenure = (ZTenure) (flags >> ZCHANGE_TENURE_SHIFT);
+	if (is_confirm(info, flags))
+	{
+		head->logical = p = undo_unpack_small(p, end, &head->offset);
+		head->logical_len = check_unpacked(p, end);
+		return;
+	}
 	p = undo_unpack_u8(p, end, &head->xact_slot);
 	p = undo_unpack_small(p, end, &head->offset);
 	if ((flags & ZCHANGE_NO_UNDO) == 0)
@@ -204,7 +246,7 @@ zheap_xlog_change_unpack(XLogReaderState *record, ZChangeHead *head)
 	head->new_key = (head->header.flags2 & ZCHANGE_FLAGS2_NEW_KEY) != 0;
 	head->header.flags2 &= ~ZCHANGE_FLAGS2_NEW_KEY;
 	head->last_offset = head->undo_offset;
-	if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) == XLOG_ZHEAP_UPDATE)
+	if (info == XLOG_ZHEAP_UPDATE)
 	{
 		if ((flags & ZCHANGE_WHOLE) == 0)
 		{
@@ -369,30 +411,31 @@ change_redo_header(Page page, const ZChangeHead *head, ZTupleHeader *header)
 	}
 }
 
-/* a further row of a DELETE */
 static void
-change_redo_more(Page page, BlockNumber block, const ZChangeHead *head, int i)
+change_redo_confirm(XLogReaderState *record, OffsetNumber offset)
 {
-	ZRowChange	row;
+	BlockNumber block;
+	Buffer		buffer;
 
-	change_redo_check(page, block, head->more[i]);
-	zheap_header_get((char *) PageGetItem(page,
-										  PageGetItemId(page, head->more[i])),
-					 &row.header);
-	row.header.slot = head->xact_slot;
-	row.header.flags2 = head->more_flags2[i];
-	row.offset = head->more[i];
-	row.tuple = NULL;
-	row.len = 0;
-	row.new_key = false;
-	row.stub = NULL;
-	(void) zheap_xlog_change_apply_row(page, &row);
+	XLogRecGetBlockTag(record, 0, NULL, NULL, &block);
+	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
+	{
+		Page		page = BufferGetPage(buffer);
+
+		change_redo_check(page, block, offset);
+		zheap_xlog_change_apply_confirm(page, offset);
+		PageSetLSN(page, record->EndRecPtr);
+		MarkBufferDirty(buffer);
+	}
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
 }
 
 /* UPDATE in place, DELETE, LOCK */
 static void
-change_redo_row(XLogReaderState *record, bool has_body)
+change_redo_row(XLogReaderState *record, uint8 info)
 {
+	bool		has_body = info == XLOG_ZHEAP_UPDATE;
 	ZChangeHead head;
 	PGAlignedBlock tuple;
 	ZOwnChange	own;
@@ -403,6 +446,11 @@ change_redo_row(XLogReaderState *record, bool has_body)
 
 	Assert(InRecovery);
 	zheap_xlog_change_unpack(record, &head);
+	if (is_confirm(info, head.flags))
+	{
+		change_redo_confirm(record, head.offset);
+		return;
+	}
 	has_undo = (head.flags & ZCHANGE_NO_UNDO) == 0;
 	XLogRecGetBlockTag(record, 0, NULL, NULL, &block);
 	own.xact_slot = head.xact_slot;
@@ -442,7 +490,11 @@ change_redo_row(XLogReaderState *record, bool has_body)
 		if (!zheap_xlog_change_apply_row(page, &row))
 			change_redo_failed(block, head.offset);
 		for (int i = 0; i < head.nmore; i++)
-			change_redo_more(page, block, &head, i);
+		{
+			change_redo_check(page, block, head.more[i]);
+			zheap_xlog_change_apply_more(page, head.more[i], head.xact_slot,
+										 head.more_flags2[i]);
+		}
 		PageSetLSN(page, record->EndRecPtr);
 		MarkBufferDirty(buffer);
 	}
@@ -588,21 +640,20 @@ change_redo_move(XLogReaderState *record)
 void
 zheap_xlog_change_redo(XLogReaderState *record)
 {
-	switch (XLogRecGetInfo(record) & ~XLR_INFO_MASK)
+	uint8		info = XLogRecGetInfo(record) & ~XLR_INFO_MASK;
+
+	switch (info)
 	{
 		case XLOG_ZHEAP_UPDATE:
-			change_redo_row(record, true);
-			break;
 		case XLOG_ZHEAP_DELETE:
 		case XLOG_ZHEAP_LOCK:
-			change_redo_row(record, false);
+			change_redo_row(record, info);
 			break;
 		case XLOG_ZHEAP_MOVE:
 			change_redo_move(record);
 			break;
 		default:
-			elog(PANIC, "zheap_change_redo: unknown info code %u",
-				 XLogRecGetInfo(record));
+			elog(PANIC, "zheap_xlog_change_redo: unknown info code %u", info);
 	}
 }
 
@@ -636,6 +687,12 @@ zheap_xlog_change_desc(StringInfo buf, XLogReaderState *record)
 		ZChangeHead head;
 
 		zheap_xlog_change_unpack(record, &head);
+		if (is_confirm(info, head.flags))
+		{
+			appendStringInfo(buf, "off %u confirmed", head.offset);
+			desc_logical(buf, head.logical_len);
+			return;
+		}
 		appendStringInfo(buf,
 						 "off %u xact slot %u tenure %u flags 0x%02X undo %u",
 						 head.offset, head.xact_slot, head.tenure,

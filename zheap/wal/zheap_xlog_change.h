@@ -19,6 +19,8 @@
  *				DELETE, SEVERAL: number of further rows u8; of each: difference
  *				of its offset from the one before and flags2, packed; then,
  *				unless NO_UNDO, byte offset of the last undo record u16
+ *				LOCK, CONFIRM, a speculative insertion is confirmed: only
+ *				flags and offset, packed; a byte if decoding is to know
  *				block 0: table page; UPDATE: new middle bytes
  *				block 1: undo page, unless NO_UNDO (data: see undo_insert_register())
  *				next:	 visibility map page, if CLEARED_VM (DELETE, and
@@ -58,6 +60,8 @@
 #define ZCHANGE_NO_UNDO			0x08	/* an open record covers it */
 #define ZCHANGE_SEVERAL			0x10	/* DELETE of several rows */
 #define ZCHANGE_WHOLE			0x10	/* UPDATE: all of the new row */
+#define ZCHANGE_CONFIRM			0x10	/* LOCK: the row isn't speculative
+										 * any more */
 #define ZCHANGE_TENURE_SHIFT	5	/* ZTenure in the bits from here on */
 
 /*
@@ -120,7 +124,10 @@ typedef struct ZMoveHead
 
 #define ZMOVE_MAX_HEAD			(6 + 5 * UNDO_MAX_PACKED)
 
-/* info: XLOG_ZHEAP_*; unpack: ERROR if the record is malformed */
+/*
+ * info: XLOG_ZHEAP_*; unpack: ERROR if the record is malformed.  CONFIRM: head
+ * has flags, offset and logical part only.
+ */
 extern uint16 zheap_xlog_change_pack(char *buf, uint8 info,
 									 const ZChangeHead *head);
 extern void zheap_xlog_change_unpack(XLogReaderState *record,
@@ -159,6 +166,13 @@ extern bool zheap_xlog_change_apply_row(Page page, const ZRowChange *change);
 /* new version of a moved row; tuple bytes hold the final header */
 extern bool zheap_xlog_change_apply_arrival(Page page, OffsetNumber offset,
 											const char *tuple, uint16 len);
+
+/* a row ends along with the first one of a DELETE, by the same xact slot */
+extern void zheap_xlog_change_apply_more(Page page, OffsetNumber offset,
+										 uint8 xact_slot, uint16 flags2);
+
+/* a speculative row becomes an ordinary one */
+extern void zheap_xlog_change_apply_confirm(Page page, OffsetNumber offset);
 
 extern void zheap_xlog_change_redo(XLogReaderState *record);
 extern void zheap_xlog_change_desc(StringInfo buf, XLogReaderState *record);

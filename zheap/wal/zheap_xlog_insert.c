@@ -78,9 +78,9 @@ zheap_xlog_insert_apply(Page page, const ZInsertChange *change)
  */
 
 static bool
-may_be_brief(uint8 info, const ZInsertHead *head)
+may_be_brief(const ZInsertHead *head)
 {
-	return info == XLOG_ZHEAP_INSERT &&
+	return head->ntuples == 1 &&
 		(head->flags & ZINSERT_HAS_UNDO) != 0 &&
 		head->xact_slot < 0x20 && head->first < 0x200 &&
 		head->undo_offset < 0x8000 && head->logical_len == 1 &&
@@ -110,18 +110,16 @@ unpack_brief(const char *p, const char *end, ZInsertHead *head)
 	head->tenure = (ZTenure) (owner & 7);
 	head->xact_slot = owner >> 3;
 	head->first = first | place >> 15 << 8;
-	head->ntuples = 1;
 	head->undo_offset = place & 0x7FFF;
 	return p;
 }
 
 uint16
-zheap_xlog_insert_pack(char *buf, uint8 info, const ZInsertHead *head,
-					   bool *brief)
+zheap_xlog_insert_pack(char *buf, const ZInsertHead *head, bool *brief)
 {
 	char	   *p = buf;
 
-	*brief = may_be_brief(info, head);
+	*brief = may_be_brief(head);
 	if (*brief)
 		p = pack_brief(p, head);
 	else
@@ -129,13 +127,14 @@ zheap_xlog_insert_pack(char *buf, uint8 info, const ZInsertHead *head,
 		*p++ = (char) (head->flags | (head->tenure << ZINSERT_TENURE_SHIFT));
 		*p++ = (char) head->xact_slot;
 		p = undo_pack(p, head->first);
-		if (info == XLOG_ZHEAP_MULTI_INSERT)
-			p = undo_pack(p, head->ntuples);
 		if (head->flags & ZINSERT_HAS_UNDO)
 			p = undo_pack_u16(p, head->undo_offset);
 	}
-	if (head->flags & ZINSERT_HAS_FLAGS2)
+	if (head->flags & ZINSERT_MORE)
+	{
+		p = undo_pack(p, head->ntuples);
 		p = undo_pack(p, head->flags2);
+	}
 	if (head->tenure == ZTENURE_FROZEN)
 		p = undo_pack(p, head->conflict);
 	return p - buf;
@@ -160,15 +159,15 @@ zheap_xlog_insert_unpack(XLogReaderState *record, ZInsertHead *head)
 		head->tenure = (ZTenure) (flags >> ZINSERT_TENURE_SHIFT);
 		p = undo_unpack_u8(p, end, &head->xact_slot);
 		p = undo_unpack_small(p, end, &head->first);
-		head->ntuples = 1;
-		if ((XLogRecGetInfo(record) & ~XLR_INFO_MASK) ==
-			XLOG_ZHEAP_MULTI_INSERT)
-			p = undo_unpack_small(p, end, &head->ntuples);
 		if (head->flags & ZINSERT_HAS_UNDO)
 			p = undo_unpack_u16(p, end, &head->undo_offset);
 	}
-	if (head->flags & ZINSERT_HAS_FLAGS2)
+	head->ntuples = 1;
+	if (head->flags & ZINSERT_MORE)
+	{
+		p = undo_unpack_small(p, end, &head->ntuples);
 		p = undo_unpack_small(p, end, &head->flags2);
+	}
 	if (p != NULL && head->tenure == ZTENURE_FROZEN)
 		p = undo_unpack(p, end, &head->conflict);
 	if (p == NULL)
@@ -553,8 +552,7 @@ zheap_xlog_insert_rows(XLogReaderState *record, const ZInsertHead *head,
 					   Page page, const ZLenders *lenders,
 					   ZInsertChange *change, char *rows, int elevel)
 {
-	bool		coded = (head->flags & ZINSERT_CODED) != 0 ||
-		head->ntuples > 1;
+	bool		coded = (head->flags & ZINSERT_CODED) != 0;
 	Size		datalen;
 	const char *p = XLogRecGetBlockData(record, 0, &datalen);
 	const char *end = p + datalen;
@@ -566,7 +564,7 @@ zheap_xlog_insert_rows(XLogReaderState *record, const ZInsertHead *head,
 	char	   *limit = rows + BLCKSZ;
 
 	if (p == NULL || change->ntuples < 1 ||
-		change->ntuples > MaxHeapTuplesPerPage)
+		change->ntuples > (coded ? MaxHeapTuplesPerPage : 1))
 		elog(elevel, "insert record without rows");
 
 	if (lenders != NULL && lenders->npages > 0)
@@ -609,7 +607,7 @@ insert_inits_page(XLogReaderState *record)
 }
 
 /*
- * INSERT, MULTI_INSERT.  Readers on a standby must never find a pointer into
+ * Readers on a standby must never find a pointer into
  * undo that isn't there yet, hence the undo page is finished first (Z28).
  */
 void

@@ -1,30 +1,27 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_xlog_insert.h
- *	  WAL records of inserts and confirmations.  (Records of delete, update,
- *	  move and lock: zheap_xlog_change.h; page deltas: zheap_format.h.)
+ *	  WAL records of inserts.  (Records of delete, update, move and lock:
+ *	  zheap_xlog_change.h; page deltas: zheap_format.h.)
  *
  * Main data comes first in each picture; "packed" numbers are undo_pack.h's.
  * What follows it in main data is the logical part (zheap_xlog_logical.h).
  *
  *	INSERT		flags u8, tenure in it; xact slot u8; first, packed;
- *				MULTI_INSERT: number of rows, packed;
  *				HAS_UNDO: byte offset of the record on the undo page u16;
- *				HAS_FLAGS2: the second flags of the rows' headers, packed;
+ *				MORE: number of rows, and the second flags of their headers,
+ *				both packed; else it is one row, and they are 0;
  *				tenure FROZEN: zheap_conflict_pack(), packed
- *				or, INSERT, BRIEF: flags u8; tenure u3, xact slot u5; lower
+ *				or, of one row, BRIEF: flags u8; tenure u3, xact slot u5; lower
  *				eight bits of first u8; highest bit of first u1, byte offset
  *				of the record on the undo page u15; the last two as above.  The
  *				logical part is ZINSERT_BRIEF_LOGICAL
  *				block 0: table page, WILL_INIT if the rows are its first:
  *				natts_flags1 u16 and the bytes behind the row's header;
- *				CODED: a coded row
+ *				CODED, as several rows always are: coded rows
  *				block 1: undo page, if HAS_UNDO (data: see undo_insert_register())
  *				next:	 visibility map page, if CLEARED_VM
  *				block 4 and further: pages that lend bytes (zheap_lend.h)
- *	MULTI_INSERT	the same; block 0: coded rows
- *	CONFIRM		xl_zheap_confirm; a byte if decoding is to know
- *				block 0: table page: no data
  *
  * A coded row is one of
  *	plain		bytes behind the header << 1, packed; natts_flags1 u16; bytes
@@ -52,10 +49,11 @@
 
 /* flags of inserts */
 #define ZINSERT_HAS_UNDO		0x01	/* else it extends an open range */
-#define ZINSERT_CODED			0x02	/* INSERT: the row is a coded one */
+#define ZINSERT_CODED			0x02	/* the rows are coded ones */
 #define ZINSERT_CLEARED_VM		0x04	/* page flag and map bits cleared */
 #define ZINSERT_REUSED_POINTER	0x08	/* free line pointers are used */
-#define ZINSERT_HAS_FLAGS2		0x10	/* of all rows: speculative, copied */
+#define ZINSERT_MORE			0x10	/* than one row, or second flags:
+										 * speculative, copied */
 #define ZINSERT_TENURE_SHIFT	5	/* ZTenure in the bits from here on, */
 #define ZINSERT_BRIEF			(7 << ZINSERT_TENURE_SHIFT) /* or that */
 
@@ -68,7 +66,7 @@ typedef struct ZInsertHead
 	OffsetNumber first;			/* rows get first, first + 1, ... */
 	uint16		ntuples;
 	uint16		undo_offset;	/* byte offset of the record on the undo page */
-	uint16		flags2;			/* of the rows' headers; 0 if not HAS_FLAGS2 */
+	uint16		flags2;			/* of the rows' headers */
 	uint64		conflict;		/* packed form */
 	/* the logical part; packed here only if the record is brief */
 	const char *logical;
@@ -84,17 +82,10 @@ typedef struct ZInsertHead
  * Main data of an insert record, without the logical part unless that goes
  * without saying: then *brief.  unpack: ERROR if it is malformed.
  */
-extern uint16 zheap_xlog_insert_pack(char *buf, uint8 info,
-									 const ZInsertHead *head, bool *brief);
+extern uint16 zheap_xlog_insert_pack(char *buf, const ZInsertHead *head,
+									 bool *brief);
 extern void zheap_xlog_insert_unpack(XLogReaderState *record,
 									 ZInsertHead *head);
-
-typedef struct xl_zheap_confirm
-{
-	OffsetNumber offset;
-} xl_zheap_confirm;
-
-#define SizeOfZHeapConfirm		sizeof(xl_zheap_confirm)
 
 /*
  * An insert as both the operation and its redo apply it to the page

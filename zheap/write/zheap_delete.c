@@ -40,44 +40,6 @@ delete_tell(ZLogical *logical, const char *image, uint16 image_len)
 	zheap_logical_add_old(logical, image, image_len, NULL, 0);
 }
 
-static void
-delete_write(ZRowWrite *w, bool changing_part)
-{
-	ZUndo		u;
-	ZTupleHeader header;
-	bool		plain;
-	UndoRecPtr	urp;
-
-	Assert(w->held.pages && w->choice.id != 0);
-	zheap_row_header(w, &header);
-	Assert(!ZHeaderIsEnded(&header));
-	plain = !changing_part && w->choice.tenure != ZTENURE_STUB &&
-		zheap_row_is_plain(w, &header);
-	if (plain &&
-		zheap_xact_slot_record_covers(&last_open, w->rel, w->block, &w->choice,
-									  w->fxid, w->cid))
-	{
-		header.flags2 |= ZH_DELETED;
-		zheap_row_write(w, XLOG_ZHEAP_DELETE, NULL, &header, NULL, 0);
-		zheap_xact_slot_note_row(w->fxid, last_open.urp, w->off);
-		return;
-	}
-
-	zheap_row_describe(w, ZUNDO_DELETE, true, &u, &header);
-	header.flags2 |= changing_part ? ZH_MOVED_PARTITION : ZH_DELETED;
-	if (plain && (u.flags & ZUNDO_OLD_MASK) == ZUNDO_OLD_ALLVISIBLE)
-	{
-		u.flags |= ZUNDO_PLAIN;
-		if (w->choice.tenure == ZTENURE_FREE ||
-			w->choice.tenure == ZTENURE_FROZEN)
-			u.flags |= ZUNDO_OPEN;
-	}
-	urp = zheap_row_write(w, XLOG_ZHEAP_DELETE, &u, &header, NULL, 0);
-	if (ZUndoIsOpenDelete(&u))
-		zheap_xact_slot_note_record(&last_open, w->rel, w->block, urp, w->fxid,
-									w->cid);
-}
-
 /* ----------------------------------------------------------------
  *	further rows of a page
  * ----------------------------------------------------------------
@@ -112,9 +74,8 @@ log_covered(Buffer buffer, OffsetNumber off, const ZTupleHeader *header,
 /*
  * May the row be deleted under my last open record, and nothing else be done
  * to the page?  What isn't mine on it is visible to all.  So must the row be,
- * hence to any snapshot there is; never locked since then, and without values
- * out of line or old TIDs at which lockers might be.  Exclusive lock held.
- * Returns my xact slot, with the row and its header, or 0.
+ * hence to any snapshot there is; and simple.  Exclusive lock held.  Returns
+ * my xact slot, with the row and its header, or 0.
  */
 static uint8
 is_covered(Page page, OffsetNumber off, const UndoHorizons *hz, Fxid fxid,
@@ -124,13 +85,8 @@ is_covered(Page page, OffsetNumber off, const UndoHorizons *hz, Fxid fxid,
 
 	if (!zheap_page_is_valid(page) || PageIsAllVisible(page))
 		return 0;
-	*image = zheap_page_row(page, off, len);
+	*image = zheap_row_simple(page, off, header, len);
 	if (*image == NULL)
-		return 0;
-	zheap_header_get(*image, header);
-	if ((header->flags2 & (ZH_END_MASK | ZH_LOCK_BITS | ZH_SPECULATIVE)) !=
-		0 ||
-		(header->natts_flags1 & (ZH_HASEXTERNAL | ZH_ORIGIN)) != 0)
 		return 0;
 	id = zheap_xact_slot_only(page, fxid, last_open.urp, hz);
 	return header->slot != id ? id : 0;
@@ -255,7 +211,7 @@ zheap_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
 
 	zheap_predicate_conflict_in(rel, w.block, w.off, w.image, w.image_len);
 	delete_tell(&logical, w.image, w.image_len);
-	delete_write(&w, changing_part);
+	(void) zheap_row_delete(&w, changing_part, &last_open, NULL, 1);
 	zheap_row_end(&w);
 	zheap_logical_end(&logical);
 

@@ -518,8 +518,6 @@ static void
 log_step(const InsertOp *op, InsertStep *step)
 {
 	ZInsertChange *change = &step->change;
-	uint8		info = change->ntuples == 1 ?
-		XLOG_ZHEAP_INSERT : XLOG_ZHEAP_MULTI_INSERT;
 	ZInsertHead head;
 	char		packed[ZINSERT_MAX_HEAD];
 	uint16		packed_len;
@@ -542,18 +540,18 @@ log_step(const InsertOp *op, InsertStep *step)
 		head.flags |= ZINSERT_HAS_UNDO;
 		head.undo_offset = undo_insertion_offset(&step->undo, 0);
 	}
-	if (change->ntuples == 1 && step->coded_len > 0)
+	if (step->coded_len > 0)
 		head.flags |= ZINSERT_CODED;
 	if (step->vm.nblocks > 0)
 		head.flags |= ZINSERT_CLEARED_VM;
 	if (change->reused)
 		head.flags |= ZINSERT_REUSED_POINTER;
 	head.flags2 = step_flags2(op);
-	if (head.flags2 != 0)
-		head.flags |= ZINSERT_HAS_FLAGS2;
+	if (head.ntuples > 1 || head.flags2 != 0)
+		head.flags |= ZINSERT_MORE;
 	head.logical = op->logical.wanted ? op->logical.part.data : NULL;
 	head.logical_len = op->logical.wanted ? op->logical.part.len : 0;
-	packed_len = zheap_xlog_insert_pack(packed, info, &head, &brief);
+	packed_len = zheap_xlog_insert_pack(packed, &head, &brief);
 
 	XLogBeginInsert();
 	XLogRegisterData(packed, packed_len);
@@ -574,7 +572,7 @@ log_step(const InsertOp *op, InsertStep *step)
 	if (step->lent)
 		zheap_lend_register(op->lend);
 
-	lsn = undo_images_insert(info);
+	lsn = undo_images_insert(XLOG_ZHEAP_INSERT);
 
 	PageSetLSN(step->page, lsn);
 	if (step->needs_undo)

@@ -18,7 +18,7 @@
 
 #include "zheap/format/zheap_format.h"
 #include "zheap/sees/zheap_tid_memory.h"
-#include "zheap/wal/zheap_xlog_insert.h"
+#include "zheap/wal/zheap_xlog_change.h"
 #include "zheap/write/zheap_write.h"
 
 /*
@@ -54,35 +54,34 @@ static void
 confirm_speculative(Relation rel, Buffer buffer, ItemPointer tid)
 {
 	Page		page = BufferGetPage(buffer);
-	ItemId		lp = speculative_item(rel, page, tid);
-	char	   *tuple = (char *) PageGetItem(page, lp);
-	ZTupleHeader header;
+	ZChangeHead head = {.flags = ZCHANGE_CONFIRM,.offset = zheap_tid_offset(tid)};
+	char		packed[ZCHANGE_MAX_HEAD];
 	char		told = 1;
 
 	AssertPageExclusive(buffer);
 	Assert(CritSectionCount == 0);
+	(void) speculative_item(rel, page, tid);
+
 	START_CRIT_SECTION();
 
-	zheap_header_get(tuple, &header);
-	header.flags2 &= ~ZH_SPECULATIVE;
-	zheap_header_put(tuple, &header);
+	zheap_xlog_change_apply_confirm(page, head.offset);
 	MarkBufferDirty(buffer);
 
 	if (RelationNeedsWAL(rel))
 	{
-		xl_zheap_confirm xlrec;
 		XLogRecPtr	lsn;
 
-		xlrec.offset = zheap_tid_offset(tid);
 		XLogBeginInsert();
-		XLogRegisterData((char *) &xlrec, SizeOfZHeapConfirm);
+		XLogRegisterData(packed,
+						 zheap_xlog_change_pack(packed, XLOG_ZHEAP_LOCK,
+												&head));
 		if (RelationIsLogicallyLogged(rel))
 		{
 			XLogRegisterData(&told, sizeof(told));
 			XLogSetRecordFlags(XLOG_INCLUDE_ORIGIN);
 		}
 		XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
-		lsn = undo_images_insert(XLOG_ZHEAP_CONFIRM);
+		lsn = undo_images_insert(XLOG_ZHEAP_LOCK);
 		PageSetLSN(page, lsn);
 	}
 
