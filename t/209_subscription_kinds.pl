@@ -1,4 +1,4 @@
-# Subscriptions to zheap tables that t/037 doesn't have: origin = none between
+# Subscriptions to zheap tables that t/205_publications doesn't have: origin = none between
 # two servers that subscribe to each other (16), failover slots that a standby
 # synchronizes and serves after its promotion (17); rows that only a zheap page
 # can hold; an idle slot, which keeps no undo.

@@ -1,6 +1,6 @@
 # The order of horizon, scan, WAL and publication in a discard pass, and of hint
 # and commit record: what each wrong order would lose, played as a sequence.
-# Sequences on tuples and pages are in specs/, those around aborts in t/011.
+# Sequences on tuples and pages are in specs/, those around aborts in t/011_abort_sequences.
 use strict;
 use warnings;
 use FindBin;

@@ -97,7 +97,7 @@ if ($make)
 # ----------------------------------------------------------------
 #	reading it
 # ----------------------------------------------------------------
-my $released = 'THE FORMAT OF 1.0 IS RELEASED, and files of it must be read: see t/125_released_format.pl';
+my $released = 'THE FORMAT OF 1.0 IS RELEASED, and files of it must be read: see t/029_released_format.pl';
 my $good;
 plan skip_all => "no fixture is kept: t/fixture/make" if !-e "$fixture/1.0.tar.gz";
 

@@ -1,6 +1,6 @@
 # No room for a table, for a temporary table or its undo: the statement fails
 # with 53100, the rollback needs no new space, the session and the server live,
-# and work goes on when there is space.  (Undo of other tables: t/009.)
+# and work goes on when there is space.  (Undo of other tables: t/009_disk_full.)
 use strict;
 use warnings;
 use FindBin;

@@ -55,7 +55,7 @@ for my $file ("$top/README.md", "$top/CONTRIBUTING.md", sort glob "$docs/*.md")
 	}
 	my @sql = $text =~ /^```sql\n(.*?)^```$/msg;
 	next if !@sql || ($text =~ /CREATE EXTENSION (?!zheap_am)(\w+)/ && !$installed{$1});
-	# for two servers: t/057_move_server
+	# for two servers: t/309_move_server
 	next if $page eq 'logical-replication';
 	(my $db = lc "guide_$page") =~ tr/-/_/;
 	$node->safe_psql('postgres', "CREATE DATABASE $db");
