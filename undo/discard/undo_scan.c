@@ -252,7 +252,6 @@ read_page(const UndoLogRef *ref, BlockNumber block, Page page,
 	Buffer		buffer;
 
 	AssertNoPageLocked();
-	Assert(block != 0);
 	CHECK_FOR_INTERRUPTS();
 	last_block = block;
 	buffer = undo_file_read_used(ref->persistence, ref->number, block);
@@ -508,7 +507,7 @@ start_at_head(const UndoLogRef *ref, UndoLogScan *scan, uint64 head)
 	PGAlignedBlock page;
 	BlockNumber block = UndoLogHeadBlock(head);
 
-	Assert(BlockNumberIsValid(block) && block != 0);
+	Assert((BlockNumberIsValid(block) && block != 0) || undo_debug_damage);
 	if (!copy_page(ref, block, page.data))
 	{
 		if (pg_atomic_read_u64(&ref->shared->head) != head)
