@@ -34,7 +34,7 @@
 
 PG_MODULE_MAGIC;
 
-#define XLOG_TOY_WRITE		0x60
+#define XLOG_TOY_WRITE		0x70
 
 typedef struct ToyWriteRecord
 {

@@ -22,6 +22,7 @@
 #ifndef ZHEAP_LOCK_H
 #define ZHEAP_LOCK_H
 
+#include "access/tableam.h"
 #include "nodes/lockoptions.h"
 #include "storage/lmgr.h"
 
