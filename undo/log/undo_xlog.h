@@ -2,9 +2,9 @@
  *
  * undo_xlog.h
  *	  WAL records of the undo logs: main data and block references.  (Undo
- *	  records themselves go with the client's WAL records: undo_xact.c.)
+ *	  records themselves go with the client's WAL records: undo_insert.c.)
  *
- * Private to undo_log*.c and undo_redo.c.
+ * Private to undo/.
  *
  *-------------------------------------------------------------------------
  */

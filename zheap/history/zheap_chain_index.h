@@ -4,7 +4,7 @@
  *	  Long tenures that this backend has walked: where in them is the next
  *	  record about a row.
  *
- * Private to zheap_walk.c.
+ * Private to zheap_chain_index.c and zheap_walk.c.
  *
  *-------------------------------------------------------------------------
  */

@@ -30,7 +30,7 @@
 #include "zheap/history/zheap_walk.h"
 #include "zheap/owner/zheap_xact_slot.h"
 
-/* records of one tenure to pass before its memo is asked */
+/* records of one tenure to pass before the index of its chain is asked */
 #define LONG_TENURE		UNDO_KNOB("long-tenure", 4, 0, 4)
 
 void

@@ -4,10 +4,9 @@
  *	  Walking a row's history on one page: find the record that made a
  *	  version, step back over it.
  *
- * For what judges versions: zheap_walk.c, zheap_visibility.c, zheap_rollback.c,
- * zheap_prune.c, zheap_make_room.c, zheap_scan_page.c, zheap_rewrite.c and
- * zheap_check_page.c.  The walk knows where it stands, not whether to accept:
- * the caller judges the owner it stands at, then finds and steps back or stops.
+ * For what judges versions.  The walk knows where it stands, not whether to
+ * accept: the caller judges the owner it stands at, then finds and steps back or
+ * stops.
  *
  *		state = zheap_walk_start(&walk, ...);
  *		while (state == ZWALK_OWNED)

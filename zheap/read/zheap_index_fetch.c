@@ -7,9 +7,11 @@
  * A TID has many versions here; which one is meant is said by the snapshot or,
  * with SnapshotAny, by the tag in the TID (Z34).
  *
- * Functions here lock one table page, share, and under it undo pages.  They
- * may be called with an index page locked, so they never wait for a
- * transaction and change nothing.
+ * Functions here lock one table page, share, and under it undo pages.  They may
+ * be called with an index page locked, so they never wait for a transaction.
+ * What they change is no row: a reader that meets too long a history of aborted
+ * changes has the page rolled back and begins again (not with an index page
+ * locked, nor in recovery), and old entries that a scan met are noted.
  *
  *-------------------------------------------------------------------------
  */

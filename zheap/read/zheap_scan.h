@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_scan.h
- *	  A table scan in flight.  Private to zheap_scan*.c, zheap_index_fetch.c and
- *	  zheap_index_build.c.
+ *	  A table scan in flight.  Private to zheap_scan*.c, zheap_exclusion.c,
+ *	  zheap_index_fetch.c and zheap_index_build.c.
  *
  *-------------------------------------------------------------------------
  */

@@ -103,7 +103,7 @@ zheap_row_take_visible(Snapshot snapshot, Fxid writer, bool own, CommandId cid)
 /*
  * Is a live version, own or committed, the one the caller means?  Two
  * all-visible identities of a row are equal, and what became all-visible
- * since the memo was written is what was found then: an update after that
+ * since the DIRTY fetch is what was found then: an update after that
  * can't be all-visible while the caller's snapshot exists (Z33).
  */
 static bool
@@ -496,7 +496,7 @@ row_normalise(ZRowWrite *w)
  */
 
 /*
- * The same for a row that ended and whose body isn't on the page: spilled, or a
+ * Look at a row that ended and whose body isn't on the page: spilled, or a
  * stub.  It can't be taken any more, but why not, and where it went, matters,
  * and to whom locks the version below a move (row_judge_below) so does the
  * rest.

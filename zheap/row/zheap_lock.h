@@ -4,7 +4,6 @@
  *	  A write to an existing row in flight, what delete, update and lock share:
  *	  its pages and the waiting (zheap_row.c), taking the row (zheap_lock.c),
  *	  writing (zheap_row_write.c), and its live lockers (zheap_lockers.c).
- *	  Private to these.
  *
  *		zheap_row_begin(&w, ...);			no lock held; resolves the TID's tag
  *		result = zheap_row_take(&w);		may wait; TM_Ok: page locked, xact
