@@ -407,6 +407,32 @@ check_history(ZCheck *check)
 	pfree(image);
 }
 
+/* Live row locks name line pointers that were not freed (Z60). */
+static void
+check_locked(ZCheck *check)
+{
+	bool		named[MaxHeapTuplesPerPage + 1] = {false};
+	ZWalk	   *walk = palloc(sizeof(ZWalk));
+	OffsetNumber max = PageGetMaxOffsetNumber(check->page);
+
+	AssertPageLocked(check->buffer);
+	zheap_walk_init(walk, check->rel, &check->reader, &check->hz,
+					check->block, InvalidOffsetNumber, NULL, NULL);
+	walk->budget = CHAIN_BUDGET;
+	(void) zheap_walk_mark_locked(walk, check->page, named);
+	for (OffsetNumber off = FirstOffsetNumber; off <= MaxHeapTuplesPerPage;
+		 off++)
+	{
+		if (named[off] &&
+			(off > max || !ItemIdIsUsed(PageGetItemId(check->page, off))))
+			zheap_check_page_complain(check,
+									  psprintf("a row lock names line pointer %u, which is free",
+											   off),
+									  "none that is free");
+	}
+	pfree(walk);
+}
+
 /* ----------------------------------------------------------------
  *	visibility map
  * ----------------------------------------------------------------
@@ -537,6 +563,8 @@ check_units(ZCheck *check)
 	}
 	if (next_unit(check))
 		check_spill_chain(check);
+	if (next_unit(check))
+		check_locked(check);
 	for (check->off = FirstOffsetNumber; check->off <= max; check->off++)
 	{
 		if (next_unit(check))

@@ -44,6 +44,20 @@
 
 uint64		zheap_rollback_pages = 0;
 
+/*
+ * Owners of the tenures of an xact slot, newest first, as far as they have been
+ * asked about.
+ */
+typedef struct Tenures
+{
+	UndoRecPtr	head_urp;		/* newest record of the first ... */
+	UndoRecPtr	last_urp;		/* ... and of the last */
+	bool		all;			/* those below, if any, are visible to all */
+	int			n;
+	int			allocated;
+	Fxid	   *owners;
+} Tenures;
+
 /* one batch */
 typedef struct Rollback
 {
@@ -53,6 +67,7 @@ typedef struct Rollback
 	bool		checked;		/* all its line pointers were */
 	int			left;			/* records that this batch may still take */
 	bool		inserts;		/* there were inserts among them */
+	Tenures    *tenures[ZHEAP_MAX_XACT_SLOTS + 1];	/* by xact slot, or NULL */
 } Rollback;
 
 /* ----------------------------------------------------------------
@@ -131,61 +146,103 @@ rollback_insert(Rollback *rb, uint8 id)
 	}
 }
 
+static void
+add_tenure(Tenures *t, Fxid owner, UndoRecPtr urp)
+{
+	if (t->n == t->allocated)
+	{
+		t->allocated = Max(8, 2 * t->allocated);
+		t->owners = t->owners == NULL ?
+			palloc(t->allocated * sizeof(Fxid)) :
+			repalloc(t->owners, t->allocated * sizeof(Fxid));
+	}
+	t->owners[t->n++] = owner;
+	t->last_urp = urp;
+}
+
+/* what is known of the tenures of an xact slot as it is now */
+static Tenures *
+get_tenures(Rollback *rb, uint8 id)
+{
+	ZXactSlot	slot = ZPageGetXactSlot(rb->page, id);
+	Tenures    *t = rb->tenures[id];
+
+	Assert(!ZXactSlotIsFree(slot));
+	if (t == NULL)
+		t = rb->tenures[id] = palloc0(sizeof(Tenures));
+	if (t->n == 0 || t->owners[0] != ZXactSlotFxid(slot) ||
+		t->head_urp != slot->urp)
+	{
+		t->n = 0;
+		t->all = false;
+		t->head_urp = slot->urp;
+		add_tenure(t, ZXactSlotFxid(slot), slot->urp);
+	}
+	return t;
+}
+
 /*
- * Is lf among the owners of the xact slot's tenures?  A tenure whose undo is
- * gone is visible to all, and all below are, so "no" then means frozen.
+ * Go through the last tenure known, to the one below; false if there is none, or
+ * it is visible to all.  In an abort callback nothing may be thrown: interrupts
+ * wait there.
+ */
+static bool
+next_tenure(Rollback *rb, Tenures *t)
+{
+	ZWalk	   *walk = &rb->walk;
+	ZXactStatus status;
+
+	Assert(t->n > 0);
+	if (t->all)
+		return false;
+	walk->slot = NULL;
+	walk->fxid = t->owners[t->n - 1];
+	walk->urp = t->last_urp;
+	status = zheap_xact_slot_fxid_status(walk->fxid, walk->hz);
+	while (status != ZXACT_ALL_VISIBLE &&
+		   zheap_walk_fetch(walk, status == ZXACT_ABORTED))
+	{
+		bool		base = (walk->undo.flags & ZUNDO_BASE) != 0;
+		Fxid		below = base ? walk->undo.base_fxid : walk->undo.prev_fxid;
+
+		if (base || (walk->undo.flags & ZUNDO_TENURE_START))
+		{
+			t->all = below == InvalidFxid;
+			if (!t->all)
+				add_tenure(t, below, base ? walk->undo.base_urp :
+						   walk->undo.chain);
+			return !t->all;
+		}
+		walk->urp = walk->undo.chain;
+		if (IsTransactionState())
+			zheap_walk_look_up(&walk->until_look);
+	}
+	t->all = true;
+	return false;
+}
+
+/*
+ * Is lf, the newest of its family if at all, among the owners of the xact slot's
+ * tenures?  A tenure whose undo is gone is visible to all, and all below are, so
+ * "no" then means frozen.  Each record is read once in a batch, for however many
+ * rows it is asked.
  */
 static bool
 has_tenure(Rollback *rb, uint8 id, Fxid lf)
 {
-	ZWalk	   *walk = &rb->walk;
-	ZUndo		keep = walk->undo;
+	Tenures    *t = get_tenures(rb, id);
+	ZUndo		keep = rb->walk.undo;
 	bool		result = false;
 
 	Assert(lf != InvalidFxid && id >= 1);
-	zheap_walk_at_slot(walk, rb->page, id);
-	while (walk->fxid != InvalidFxid)
-	{
-		ZXactStatus status;
-
-		if (walk->fxid == lf)
-		{
-			result = true;
-			break;
-		}
-		status = zheap_xact_slot_fxid_status(walk->fxid, walk->hz);
-		if (status == ZXACT_ALL_VISIBLE)
-			break;
-
-		/* to the tenure below; lf is the newest of its family, if at all */
-		for (;;)
-		{
-			if (!zheap_walk_fetch(walk, status == ZXACT_ABORTED))
-			{
-				walk->fxid = InvalidFxid;
-				break;
-			}
-			if (walk->undo.flags & ZUNDO_BASE)
-			{
-				walk->fxid = walk->undo.base_fxid;
-				walk->urp = walk->undo.base_urp;
-				break;
-			}
-			if (walk->undo.flags & ZUNDO_TENURE_START)
-			{
-				walk->fxid = walk->undo.prev_fxid;
-				walk->urp = walk->undo.chain;
-				break;
-			}
-			walk->urp = walk->undo.chain;
-		}
-	}
+	for (int i = 0; !result && (i < t->n || next_tenure(rb, t)); i++)
+		result = t->owners[i] == lf;
 
 	/* the record being taken back; its pointers into raw are not used again */
-	walk->undo = keep;
-	walk->undo.diff.oldbytes = NULL;
-	walk->undo.jump.diff.oldbytes = NULL;
-	walk->undo.body = NULL;
+	rb->walk.undo = keep;
+	rb->walk.undo.diff.oldbytes = NULL;
+	rb->walk.undo.jump.diff.oldbytes = NULL;
+	rb->walk.undo.body = NULL;
 	return result;
 }
 
@@ -498,6 +555,19 @@ rollback_stubs(Rollback *rb)
 	return true;
 }
 
+static void
+forget_tenures(Rollback *rb)
+{
+	for (int id = 1; id <= ZPageGetOpaque(rb->page)->nslots; id++)
+	{
+		if (rb->tenures[id] == NULL)
+			continue;
+		if (rb->tenures[id]->owners != NULL)
+			pfree(rb->tenures[id]->owners);
+		pfree(rb->tenures[id]);
+	}
+}
+
 /*
  * One batch on a private copy, that of delta if there is one, of a page that is
  * locked and valid, hz having been sampled before or under this lock.  Returns
@@ -521,9 +591,12 @@ rollback_work(Relation rel, UndoReader *reader, const UndoHorizons *hz,
 	rb.inserts = false;
 	zheap_walk_init(&rb.walk, rel, reader, hz, block, InvalidOffsetNumber,
 					NULL, NULL);
+	memset(rb.tenures, 0, (ZPageGetOpaque(work)->nslots + 1) *
+		   sizeof(Tenures *));
 	for (int id = 1; done && id <= ZPageGetOpaque(work)->nslots; id++)
 		done = rollback_xact_slot(&rb, (uint8) id);
 	done = done && rollback_stubs(&rb);
+	forget_tenures(&rb);
 	zheap_page_assert_sound(work, block, "rollback");
 	*inserts = rb.inserts;
 	return done;

@@ -788,3 +788,38 @@ zheap_walk_has_settled_version(ZWalk *walk, Page page, Buffer buffer)
 	}
 	return state == ZWALK_SETTLED;
 }
+
+/*
+ * An aborted owner hides those below it, which may run (Z20): it is passed, as
+ * long as its undo is there.
+ */
+bool
+zheap_walk_mark_locked(ZWalk *walk, Page page, bool *named)
+{
+	int			nslots = ZPageGetOpaque(page)->nslots;
+
+	Assert(zheap_page_is_valid(page) && walk->budget != ZWALK_NO_BUDGET);
+	for (int id = 1; id <= nslots; id++)
+	{
+		if (ZXactSlotIsFree(ZPageGetXactSlot(page, id)))
+			continue;
+		zheap_walk_at_slot(walk, page, id);
+		while (walk->fxid != InvalidFxid)
+		{
+			ZXactStatus status = zheap_walk_status(walk, InvalidBuffer);
+			const ZCachedUndo *c;
+
+			if (status == ZXACT_ALL_VISIBLE || status == ZXACT_COMMITTED)
+				break;
+			if (--walk->budget < 0 || (c = walk_peek(walk, false)) == NULL)
+				return false;
+			if (c->kind == ZUNDO_LOCK && c->offset <= MaxHeapTuplesPerPage)
+				named[c->offset] = true;
+			if (c->flags & ZUNDO_TENURE_START)
+				walk_move(walk, c->prev_fxid, c->chain);
+			else
+				walk->urp = c->chain;
+		}
+	}
+	return true;
+}

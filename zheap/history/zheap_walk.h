@@ -124,6 +124,13 @@ extern ZRowFate zheap_walk_fate(ZWalk *walk, Page page, Buffer buffer,
 extern bool zheap_walk_has_settled_version(ZWalk *walk, Page page,
 										   Buffer buffer);
 
+/*
+ * Z60: mark the offsets of the page that live row locks name, in "named", which
+ * has MaxHeapTuplesPerPage + 1 elements.  False if walk->budget is not enough:
+ * then it isn't known which are.
+ */
+extern bool zheap_walk_mark_locked(ZWalk *walk, Page page, bool *named);
+
 /* corruption of a row, naming relation, block and offset */
 pg_noreturn extern void zheap_walk_corrupt(Relation rel, BlockNumber block,
 										   OffsetNumber off,

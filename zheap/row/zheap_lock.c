@@ -335,9 +335,9 @@ row_judge_version(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 	{
 		if (w->wish.lock_only && w->mode == LockTupleKeyShare &&
 			w->meant == ZMEANT_SNAPSHOT && row_top_is_kept_move(top) &&
-			top->writer != w->waited_for &&
 			!zheap_row_take_visible(w->snapshot, top->writer, false,
-									InvalidCommandId))
+									InvalidCommandId) &&
+			!zheap_row_waited_for(w, top->writer))
 			return row_judge_below(w, result);
 		return row_refuse(w, row_ended_result(top), result);
 	}
@@ -346,7 +346,8 @@ row_judge_version(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 					  row_top_is_insert(w)))
 	{
 		if (w->wish.lock_only && w->mode == LockTupleKeyShare &&
-			w->meant == ZMEANT_SNAPSHOT && top->writer != w->waited_for)
+			w->meant == ZMEANT_SNAPSHOT &&
+			!zheap_row_waited_for(w, top->writer))
 			return row_judge_below(w, result);
 		return row_refuse(w, TM_Updated, result);
 	}

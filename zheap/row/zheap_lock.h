@@ -147,7 +147,7 @@ typedef struct ZRowWrite
 	Buffer		newvm;
 	ZReadContext cx;
 	ZRowHeld	held;
-	Fxid		waited_for;		/* the last transaction waited for */
+	TransactionId waited_for;	/* the last top transaction waited for */
 
 	/* found under the page lock */
 	ZRowFound	found;
@@ -174,6 +174,7 @@ extern void zheap_row_end(ZRowWrite *w);
 
 /* give the pages up, wait for a transaction in the way; TM_Ok: take again */
 extern TM_Result zheap_row_wait_for(ZRowWrite *w, Fxid fxid);
+extern bool zheap_row_waited_for(const ZRowWrite *w, Fxid fxid);
 
 /* no xact slot on one of the pages: give them up, wait for a running owner */
 extern void zheap_row_wait_xact_slot(ZRowWrite *w, Fxid fxid);

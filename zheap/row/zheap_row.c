@@ -10,12 +10,15 @@
  */
 #include "postgres.h"
 
+#include "access/subtrans.h"
+#include "access/transam.h"
 #include "access/visibilitymap.h"
 #include "access/xact.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "utils/resowner.h"
+#include "utils/snapmgr.h"
 
 #include "undo/undo_debug.h"
 #include "zheap/back/zheap_back.h"
@@ -288,6 +291,30 @@ row_queue(ZRowWrite *w)
 }
 
 /*
+ * The top transaction of one that my snapshot doesn't see, or Invalid of none:
+ * the commit log's memory of subtransactions goes back so far.  (One that was
+ * met before my snapshot was taken and that is over has none any more, and needs
+ * none.)
+ */
+static TransactionId
+row_top_of(Fxid fxid)
+{
+	TransactionId xid = XidFromFxid(fxid);
+
+	return fxid == InvalidFxid ||
+		TransactionIdPrecedes(xid, TransactionXmin) ? xid :
+		SubTransGetTopmostTransaction(xid);
+}
+
+/* Was the last transaction that w waited for this one, or of its family? */
+bool
+zheap_row_waited_for(const ZRowWrite *w, Fxid fxid)
+{
+	return TransactionIdIsValid(w->waited_for) &&
+		w->waited_for == row_top_of(fxid);
+}
+
+/*
  * Give the pages up and wait for a transaction whose change or lock is in the
  * way.  TM_Ok: it ended, look again.
  */
@@ -300,7 +327,7 @@ zheap_row_wait_for(ZRowWrite *w, Fxid fxid)
 	zheap_row_unlock(w);
 	w->origins.known = false;
 	AssertNoPageLocked();
-	w->waited_for = fxid;
+	w->waited_for = row_top_of(fxid);
 	w->failure.ctid = w->tid;
 	w->failure.xmax = xid;
 	w->failure.cmax = InvalidCommandId;
@@ -354,8 +381,9 @@ zheap_row_take_overflow_lock(ZRowWrite *w)
 	acquired = LockAcquire(&tag, heavy_mode[mode], false, true);
 	if (acquired == LOCKACQUIRE_NOT_AVAIL && w->policy == LockWaitBlock)
 	{
-		w->waited_for = zheap_lockers_overflow_holder(w->rel, w->block,
-													  w->off);
+		w->waited_for = row_top_of(zheap_lockers_overflow_holder(w->rel,
+																 w->block,
+																 w->off));
 		acquired = LockAcquire(&tag, heavy_mode[mode], false, false);
 	}
 	CurrentResourceOwner = owner;

@@ -32,6 +32,9 @@
  */
 #define PRUNE_BUDGET			UNDO_KNOB("prune-budget", 200, 1, 200)
 
+/* the same, to find out which line pointers row locks name (Z60) */
+#define LOCKED_BUDGET			UNDO_KNOB("locked-budget", 1000, 1, 1000)
+
 typedef struct Prune
 {
 	Relation	rel;
@@ -210,6 +213,63 @@ prune_spilled(Prune *prune, ZPruneResult *result)
 }
 
 /*
+ * Z60.  Without running owners nothing is read.  Where they have written more
+ * than the budget the pointers wait, as they do for those locked.
+ */
+int
+zheap_prune_free_pointers(Relation rel, UndoReader *reader,
+						  const UndoHorizons *hz, Page page,
+						  BlockNumber block, const OffsetNumber *offsets,
+						  int n)
+{
+	bool		named[MaxHeapTuplesPerPage + 1] = {false};
+	int			nfreed = 0;
+	ZWalk	   *walk = palloc(sizeof(ZWalk));
+	bool		known;
+
+	zheap_walk_init(walk, rel, reader, hz, block, InvalidOffsetNumber, NULL,
+					NULL);
+	walk->budget = LOCKED_BUDGET;
+	known = zheap_walk_mark_locked(walk, page, named);
+	pfree(walk);
+	if (!known)
+		return 0;
+	for (int i = 0; i < n; i++)
+	{
+		OffsetNumber off = offsets[i];
+
+		if (off > PageGetMaxOffsetNumber(page) || named[off] ||
+			!ItemIdIsDead(PageGetItemId(page, off)))
+			continue;
+		zheap_page_set_unused(page, off);
+		nfreed++;
+	}
+	zheap_page_truncate_line_pointers(page);
+	return nfreed;
+}
+
+/* Without indexes no entry has to go before. */
+static void
+prune_dead_pointers(Prune *prune)
+{
+	OffsetNumber offsets[MaxHeapTuplesPerPage];
+	OffsetNumber max = PageGetMaxOffsetNumber(prune->page);
+	int			n = 0;
+
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		if (ItemIdIsDead(PageGetItemId(prune->page, off)))
+			offsets[n++] = off;
+	}
+	if (n > 0)
+		(void) zheap_prune_free_pointers(prune->rel, &prune->reader,
+										 prune->hz, prune->page,
+										 prune->block, offsets, n);
+	else
+		zheap_page_truncate_line_pointers(prune->page);
+}
+
+/*
  * After everything else was done (Z25): may the page be marked
  * all-visible?  Counts what the caller wants to know, too.
  */
@@ -327,14 +387,7 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	prune_spilled(&prune, result);
 
 	if (options & ZPRUNE_NO_INDEXES)
-	{
-		for (off = FirstOffsetNumber; off <= max; off++)
-		{
-			if (ItemIdIsDead(PageGetItemId(page, off)))
-				zheap_page_set_unused(page, off);
-		}
-		zheap_page_truncate_line_pointers(page);
-	}
+		prune_dead_pointers(&prune);
 
 	if (options & ZPRUNE_TIDY)
 	{

@@ -284,27 +284,23 @@ free_line_pointers(Vacuum *vac, Buffer buffer, const DeadOffsets *dead)
 	UndoHorizons hz = undo_log_horizons();
 	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
 	ZPruneResult result;
+	UndoReader	reader;
 	Page		page;
 	Size		room;
+	int			nfreed;
 
 	Assert(dead->n > 0 && vac->nindexes > 0);
 	AssertNoPageLocked();
 	zheap_rollback_lock(vac->rel, buffer);
 
 	page = zheap_delta_begin(delta, vac->rel, buffer);
-	for (int i = 0; i < dead->n; i++)
-	{
-		OffsetNumber off = dead->offsets[i];
-
-		/* nobody else frees a DEAD pointer while I hold my table lock */
-		if (off <= PageGetMaxOffsetNumber(page) &&
-			ItemIdIsDead(PageGetItemId(page, off)))
-		{
-			zheap_page_set_unused(page, off);
-			vac->pointers_freed++;
-		}
-	}
-	zheap_page_truncate_line_pointers(page);
+	/* nobody else frees a DEAD pointer while I hold my table lock */
+	undo_record_reader_open(&reader, vac->rel);
+	nfreed = zheap_prune_free_pointers(vac->rel, &reader, &hz, page, block,
+									   dead->offsets, dead->n);
+	undo_record_reader_close(&reader);
+	vac->pointers_freed += nfreed;
+	vac->dead_left += dead->n - nfreed;
 	/* what removed the rows carried the conflict horizon */
 	zheap_delta_finish(delta, InvalidFxid);
 	pfree(delta);
