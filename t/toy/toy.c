@@ -68,6 +68,7 @@ static shmem_startup_hook_type prev_startup = NULL;
 
 PG_FUNCTION_INFO_V1(toy_write);
 PG_FUNCTION_INFO_V1(toy_read);
+PG_FUNCTION_INFO_V1(toy_read_kept);
 PG_FUNCTION_INFO_V1(toy_chain);
 PG_FUNCTION_INFO_V1(toy_outer_error);
 PG_FUNCTION_INFO_V1(toy_asked);
@@ -254,12 +255,15 @@ payload_is_right(const UndoRecord *rec)
 
 static UndoRecPtr
 write_one(Relation rel, BlockNumber block, UndoRecPtr chain,
-		  const char *payload, int size, OffsetNumber number, Fxid *writer)
+		  const char *payload, int size, OffsetNumber number, Fxid keep_for,
+		  bool until_u, Fxid *writer)
 {
 	UndoInsertion ins;
 	UndoRecPtr	urp;
 
 	undo_insertion_init(&ins, rel);
+	if (keep_for != InvalidFxid)
+		undo_insertion_keep(&ins, keep_for, until_u);
 	undo_insertion_add(&ins, TOY_KIND, 0, block, number, chain, payload, size);
 	undo_insert_prepare(&ins);
 
@@ -306,7 +310,8 @@ toy_outer_error(PG_FUNCTION_ARGS)
 		Relation	rel = relation_open(reloid, RowExclusiveLock);
 		Fxid		writer;
 
-		write_one(rel, block, InvalidUndoRecPtr, "x", 1, 1, &writer);
+		write_one(rel, block, InvalidUndoRecPtr, "x", 1, 1, InvalidFxid,
+				  false, &writer);
 		ereport(ERROR,
 				(errcode(ERRCODE_RAISE_EXCEPTION),
 				 errmsg("outer error of block %u", block),
@@ -341,6 +346,7 @@ toy_write(PG_FUNCTION_ARGS)
 	int			n = PG_GETARG_INT32(1);
 	int			size = PG_GETARG_INT32(2);
 	BlockNumber block = PG_GETARG_INT32(3);
+	Fxid		keep_for = (Fxid) PG_GETARG_INT64(4);
 	Relation	rel = relation_open(reloid, RowExclusiveLock);
 	UndoRecPtr	urp = InvalidUndoRecPtr;
 	Fxid		writer = InvalidFxid;
@@ -358,7 +364,8 @@ toy_write(PG_FUNCTION_ARGS)
 		CHECK_FOR_INTERRUPTS();
 		fill_payload(payload, size, i);
 		urp = write_one(rel, block, urp, payload, size,
-						(OffsetNumber) (i % 60000 + 1), &writer);
+						(OffsetNumber) (i % 60000 + 1), keep_for,
+						PG_GETARG_BOOL(5), &writer);
 	}
 	relation_close(rel, NoLock);
 	values[0] = Int64GetDatum((int64) urp);
@@ -371,6 +378,16 @@ toy_write(PG_FUNCTION_ARGS)
  *	reading
  * ----------------------------------------------------------------
  */
+
+static Datum
+record_text(const UndoRecord *rec)
+{
+	return CStringGetTextDatum(psprintf("kind %u, offset %u, block %u, %u bytes, %s",
+										rec->kind, rec->offset, rec->block,
+										rec->payload_len,
+										payload_is_right(rec) ? "right" :
+										"WRONG"));
+}
 
 Datum
 toy_read(PG_FUNCTION_ARGS)
@@ -388,11 +405,27 @@ toy_read(PG_FUNCTION_ARGS)
 	relation_close(rel, AccessShareLock);
 	if (!found)
 		PG_RETURN_NULL();
-	PG_RETURN_TEXT_P(cstring_to_text(psprintf("kind %u, offset %u, block %u, %u bytes, %s",
-											  rec->kind, rec->offset,
-											  rec->block, rec->payload_len,
-											  payload_is_right(rec) ?
-											  "right" : "WRONG")));
+	return record_text(rec);
+}
+
+Datum
+toy_read_kept(PG_FUNCTION_ARGS)
+{
+	Relation	rel = relation_open(PG_GETARG_OID(0), AccessShareLock);
+	UndoReader	reader;
+	UndoRecord *rec = palloc(sizeof(UndoRecord));
+	bool		found;
+
+	undo_record_reader_open(&reader, rel);
+	found = undo_record_fetch_kept(&reader, (UndoRecPtr) PG_GETARG_INT64(1),
+								   (Fxid) PG_GETARG_INT64(2),
+								   PG_GETARG_BOOL(3), PG_GETARG_INT32(4),
+								   rec);
+	undo_record_reader_close(&reader);
+	relation_close(rel, AccessShareLock);
+	if (!found)
+		PG_RETURN_NULL();
+	return record_text(rec);
 }
 
 Datum

@@ -1,13 +1,20 @@
 \echo Use "CREATE EXTENSION undo_toy" to load this file. \quit
 
--- writes n undo records for a block of a relation; the last one is returned
+-- writes n undo records for a block of a relation, kept for keep_for unless that
+-- is 0; the last one is returned
 CREATE FUNCTION toy_write(rel regclass, n int, payload_size int,
-	block int DEFAULT 0, OUT urp bigint, OUT writer bigint)
+	block int DEFAULT 0, keep_for bigint DEFAULT 0,
+	until_u bool DEFAULT false, OUT urp bigint, OUT writer bigint)
 	AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 
 -- one record as text, NULL if it was discarded
 CREATE FUNCTION toy_read(rel regclass, urp bigint, writer bigint,
 	block int DEFAULT 0, held bool DEFAULT false) RETURNS text
+	AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+-- the same of one that is kept for a transaction
+CREATE FUNCTION toy_read_kept(rel regclass, urp bigint, keep_for bigint,
+	until_u bool, block int DEFAULT 0) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 
 -- length of a chain, each payload checked; stops at what was discarded

@@ -52,6 +52,7 @@ typedef struct DiscardPlan
 	UndoPagePos head;
 	uint16		head_offset;
 	Fxid		max_discarded;
+	Fxid		kept;			/* U, but not H, keeps the head's page up to it */
 } DiscardPlan;
 
 /*
@@ -85,12 +86,26 @@ oldest_needed(bool connected)
 }
 
 /*
+ * U25: must pages stay until U has passed kept?  If H has, it is going to be
+ * raised for that: nothing else might do it, since U follows H.
+ */
+static bool
+is_kept(DiscardPlan *plan, Fxid kept, const UndoHorizons *hz)
+{
+	if (kept == InvalidFxid || kept < hz->all_visible_before)
+		return false;
+	Assert(kept < hz->discard_before);
+	plan->kept = Max(plan->kept, kept);
+	return true;
+}
+
+/*
  * Move pos over pages of which the scan's marks tell that the horizon has passed
  * them: nothing of them is read.  Pages from limit on stay.
  */
 static void
 pass_marked_pages(DiscardPlan *plan, UndoPagePos *pos, uint64 limit,
-				  Fxid horizon)
+				  const UndoHorizons *hz)
 {
 	const UndoLogScan *scan = plan->scan;
 
@@ -99,7 +114,8 @@ pass_marked_pages(DiscardPlan *plan, UndoPagePos *pos, uint64 limit,
 	{
 		const UndoScanMark *mark = &scan->marks[i];
 
-		if (mark->last >= horizon || mark->end_seq >= limit)
+		if (mark->last >= hz->discard_before || mark->end_seq >= limit ||
+			is_kept(plan, mark->kept, hz))
 			break;
 		if (mark->end_seq < pos->seq)
 			continue;
@@ -109,9 +125,12 @@ pass_marked_pages(DiscardPlan *plan, UndoPagePos *pos, uint64 limit,
 	}
 }
 
-/* how far the head of a scanned log may move */
+/*
+ * How far the head of a scanned log may move: hz is H as it may become, and U as
+ * it is.
+ */
 static void
-plan_log(DiscardPlan *plan, Fxid horizon)
+plan_log(DiscardPlan *plan, const UndoHorizons *hz)
 {
 	const UndoLogRef *ref = &plan->ref;
 	UndoLogScan *scan = plan->scan;
@@ -122,6 +141,7 @@ plan_log(DiscardPlan *plan, Fxid horizon)
 	plan->empty = false;
 	plan->moves = false;
 	plan->max_discarded = InvalidFxid;
+	plan->kept = InvalidFxid;
 	if (scan->empty)
 	{
 		plan->empty = true;
@@ -131,7 +151,7 @@ plan_log(DiscardPlan *plan, Fxid horizon)
 	if (scan->nranges > 0)
 		limit = scan->ranges[0].first.seq;
 
-	pass_marked_pages(plan, &pos, limit, horizon);
+	pass_marked_pages(plan, &pos, limit, hz);
 	while (pos.seq < limit)
 	{
 		Fxid		max_fxid;
@@ -140,14 +160,16 @@ plan_log(DiscardPlan *plan, Fxid horizon)
 			undo_scan_report_corruption(ref, pos.block,
 										"page is not to be found");
 		max_fxid = UndoPageGetOpaque(page.data)->max_fxid;
-		if (max_fxid >= horizon)
+		if (max_fxid >= hz->discard_before ||
+			is_kept(plan, undo_page_kept(page.data), hz))
 			break;
 		plan->max_discarded = Max(plan->max_discarded, max_fxid);
 		undo_scan_step(&pos, page.data);
 	}
 
 	if (pos.seq == scan->cursor.seq && undo_scan_is_final(&scan->tail) &&
-		scan->tail.max_fxid < horizon)
+		scan->tail.max_fxid < hz->discard_before &&
+		!is_kept(plan, scan->tail.kept, hz))
 	{
 		pos = scan->cursor;
 		plan->empty = true;
@@ -168,7 +190,7 @@ plan_log(DiscardPlan *plan, Fxid horizon)
 	else if (scan->nranges > 0 && pos.seq == scan->ranges[0].first.seq)
 		pos = scan->ranges[0].first;
 	Assert(pos.seq >= scan->head.seq && pos.seq <= scan->cursor.seq);
-	Assert(plan->max_discarded < horizon);
+	Assert(plan->max_discarded < hz->discard_before);
 	plan->head = pos;
 	plan->moves = UndoLogHead(pos.block, plan->head_offset) != scan->head_seen;
 }
@@ -416,6 +438,7 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 {
 	UndoScanContext context = {0};
 	UndoHorizons before;
+	UndoHorizons planned;
 	Fxid		horizon;
 	Fxid		discard_before;
 	Fxid		all_visible_before;
@@ -443,6 +466,8 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 	horizon = oldest_needed(connected);
 	UNDO_POINT("pass-horizon");
 
+	planned.all_visible_before = before.all_visible_before;
+	planned.discard_before = horizon;
 	context.all_visible_before = before.all_visible_before;
 	context.result = result;
 	refs = undo_scan_list_logs(&nlogs);
@@ -472,10 +497,12 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 
 		UNDO_POINT("pass-log-scanned");
 		plan->scan->in_progress = true;
-		plan_log(plan, horizon);
+		plan_log(plan, &planned);
 		plan->scan->in_progress = false;
 		if (plan->max_discarded != InvalidFxid)
 			discard_before = Max(discard_before, plan->max_discarded + 1);
+		if (plan->kept != InvalidFxid)
+			discard_before = Max(discard_before, plan->kept + 1);
 		if (!plan->empty)
 		{
 			all_empty = false;

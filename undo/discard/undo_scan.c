@@ -235,7 +235,9 @@ note_page(UndoLogScan *scan, const UndoPageFindings *findings)
 		}
 		last = &scan->marks[scan->nmarks++];
 		last->last = findings->max_fxid;
+		last->kept = scan->nmarks > 1 ? last[-1].kept : InvalidFxid;
 	}
+	last->kept = Max(last->kept, findings->kept);
 	last->end_seq = scan->cursor.seq;
 	last->next = findings->next;
 }
@@ -377,6 +379,7 @@ judge_page(const UndoLogRef *ref, const UndoPagePos *pos, Page page,
 	findings->lower = lower;
 	findings->next = opaque->next;
 	findings->max_fxid = opaque->max_fxid;
+	findings->kept = undo_page_kept(page);
 
 	/* whatever aborted before all_visible_before is applied */
 	if (opaque->max_fxid < context->all_visible_before)

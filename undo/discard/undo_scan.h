@@ -38,6 +38,7 @@ typedef struct UndoPageFindings
 	uint16		lower;			/* end of what was looked at */
 	BlockNumber next;
 	Fxid		max_fxid;
+	Fxid		kept;			/* the same, if U has to pass it, too (U25) */
 	Fxid		awaited;		/* the last running writer, 0 = none */
 	Fxid		running;		/* the oldest running writer, 0 = none */
 	bool		mixed;			/* there are more running writers than one */
@@ -74,6 +75,7 @@ typedef struct UndoScanMark
 	uint64		end_seq;
 	BlockNumber next;
 	Fxid		last;
+	Fxid		kept;			/* U must have passed this one, too (U25) */
 } UndoScanMark;
 
 #define UNDO_SCAN_MARKS		32

@@ -56,7 +56,7 @@ init_opaque(Page page, uint32 magic, BlockNumber next, uint64 seq)
 	opaque = UndoPageGetOpaque(page);
 	opaque->magic = magic;
 	opaque->version = UNDO_FORMAT_VERSION;
-	opaque->unused = 0;
+	opaque->flags = 0;
 	opaque->seq = seq;
 	opaque->base_fxid = InvalidFxid;
 	opaque->max_fxid = InvalidFxid;
@@ -257,6 +257,18 @@ undo_page_note_writer(Page page, Fxid fxid)
 		opaque->base_fxid = fxid;
 	if (fxid > opaque->max_fxid)
 		opaque->max_fxid = fxid;
+}
+
+void
+undo_page_keep(Page page, Fxid fxid, bool until_u)
+{
+	UndoPageOpaque opaque = UndoPageGetOpaque(page);
+
+	Assert(opaque->magic == UNDO_PAGE_MAGIC);
+	Assert(fxid >= opaque->base_fxid);
+	opaque->max_fxid = Max(opaque->max_fxid, fxid);
+	if (until_u)
+		opaque->flags |= UNDO_PAGE_KEPT;
 }
 
 /* ----------------------------------------------------------------

@@ -59,15 +59,19 @@ typedef struct UndoPageOpaqueData
 {
 	uint32		magic;
 	uint16		version;
-	uint16		unused;
+	uint16		flags;
 	uint64		seq;			/* raised by one with each switch of the log */
 	uint64		base_fxid;		/* first writer on the page; 0 = none yet */
-	uint64		max_fxid;		/* over all writers on the page */
+	uint64		max_fxid;		/* over all writers on the page, and those
+								 * that its records are kept for (U25) */
 	BlockNumber next;			/* ring link; an accelerator, seq is the truth */
 	uint32		unused2;
 } UndoPageOpaqueData;
 
 typedef UndoPageOpaqueData *UndoPageOpaque;
+
+/* records are kept until max_fxid is below U, not H (U25) */
+#define UNDO_PAGE_KEPT			0x0001
 
 StaticAssertDecl(sizeof(UndoPageOpaqueData) == 40,
 				 "undo page opaque is 40 bytes");
@@ -176,6 +180,19 @@ extern void undo_page_form_record(UndoInsertRec *rec, uint16 run);
 extern void undo_page_add_relation(Page page, Oid reloid, Oid dboid);
 extern void undo_page_put(Page page, uint16 at, const char *bytes, uint16 len);
 extern void undo_page_note_writer(Page page, Fxid fxid);
+
+/* keep its records for the transactions up to fxid: until H passes it, or U */
+extern void undo_page_keep(Page page, Fxid fxid, bool until_u);
+
+/* up to whom, if that isn't H alone: until U passes it; else Invalid */
+static inline Fxid
+undo_page_kept(Page page)
+{
+	UndoPageOpaque opaque = UndoPageGetOpaque(page);
+
+	return (opaque->flags & UNDO_PAGE_KEPT) != 0 ? opaque->max_fxid :
+		InvalidFxid;
+}
 
 /* what redo repeats */
 extern void undo_page_set_applied(Page page, const uint16 *offsets,

@@ -55,6 +55,8 @@ typedef struct xl_undo_insert
  *				file number of the table's block 0; or, ALONE, as it is) and,
  *				ALONE, dboid
  *	else:		distance from the run header to the first record
+ *	KEEP:		fxid (U25), as a difference from the writer's; with the lowest
+ *				bit, until U
  *	each record: kind u8, with a bit that tells whether there is a chain |
  *				flags u8 | offset | chain, relative to the record's page |
  *				length of the payload, unless it is the last record | payload
@@ -79,6 +81,7 @@ typedef struct xl_undo_insert
 #define UNDO_WAL_RELOID_IS_FILE	0x08
 #define UNDO_WAL_LENT			0x10
 #define UNDO_WAL_MORE			0x20	/* more than two, their number follows */
+#define UNDO_WAL_KEEP			0x40
 
 #define UNDO_WAL_KIND_CHAIN		0x80	/* with the kind */
 
@@ -100,8 +103,19 @@ undo_insertion_init(UndoInsertion *ins, Relation rel)
 	ins->dboid = ins->locator.dbOid;
 	ins->persistence = rel->rd_rel->relpersistence;
 	ins->nrecs = 0;
+	ins->keep_for = InvalidFxid;
+	ins->keep_until_u = false;
 	ins->lent = false;
 	ins->buffer = InvalidBuffer;
+}
+
+void
+undo_insertion_keep(UndoInsertion *ins, Fxid fxid, bool until_u)
+{
+	Assert(fxid != InvalidFxid && ins->persistence != RELPERSISTENCE_TEMP);
+	Assert(!BufferIsValid(ins->buffer));
+	ins->keep_for = fxid;
+	ins->keep_until_u = until_u;
 }
 
 int
@@ -286,6 +300,8 @@ apply_insertion(UndoInsertion *ins, Page page)
 	Assert(at <= ((PageHeader) page)->pd_upper);
 	((PageHeader) page)->pd_lower = at;
 	undo_page_note_writer(page, ins->fxid);
+	if (ins->keep_for != InvalidFxid)
+		undo_page_keep(page, Max(ins->keep_for, ins->fxid), ins->keep_until_u);
 }
 
 void
@@ -361,7 +377,8 @@ undo_insert_register(UndoInsertion *ins, uint8 block_id, OffsetNumber offset)
 	Assert(!ins->lent || ins->nrecs == 1);
 	XLogRegisterBuffer(block_id, ins->buffer, REGBUF_STANDARD);
 	if (offset != InvalidOffsetNumber && block_id != 0 && !ins->lent &&
-		ins->nrecs == 1 && ins->rec[0].offset == offset &&
+		ins->nrecs == 1 && ins->keep_for == InvalidFxid &&
+		ins->rec[0].offset == offset &&
 		ins->rec[0].kind < 8 && ins->rec[0].payload_len > 0)
 	{
 		register_brief(ins, block_id);
@@ -383,6 +400,12 @@ undo_insert_register(UndoInsertion *ins, uint8 block_id, OffsetNumber offset)
 	}
 	else
 		flags |= pack_run(ins, &p);
+	if (ins->keep_for != InvalidFxid)
+	{
+		flags |= UNDO_WAL_KEEP;
+		p = undo_pack(p, undo_zigzag(ins->fxid, ins->keep_for) << 1 |
+					  ins->keep_until_u);
+	}
 
 	for (int i = 0; i < ins->nrecs; i++)
 	{
@@ -675,6 +698,14 @@ decode_insertion(XLogReaderState *record, uint8 block_id,
 		elog(PANIC, "undo block data of a WAL record is malformed");
 	ins->lent = (flags & UNDO_WAL_LENT) != 0;
 	decode_run(&p, end, flags, first_offset, record, ins);
+	if (flags & UNDO_WAL_KEEP)
+	{
+		uint64		keep = decode_number(&p, end);
+
+		ins->keep_for = undo_unzigzag(U64FromFullTransactionId(XLogRecGetFullXid(record)),
+									  keep >> 1);
+		ins->keep_until_u = keep & 1;
+	}
 
 	for (int i = 0; i < ins->nrecs; i++)
 	{
@@ -774,6 +805,7 @@ redo_insertion(XLogReaderState *record, uint8 block_id, uint16 first_offset,
 		UndoInsertion ins;
 		char		payload[UNDO_MAX_PAYLOAD];
 
+		ins.keep_for = InvalidFxid;
 		decode_insertion(record, block_id, first_offset, table_block,
 						 table_offset, &ins);
 		if (ins.lent)

@@ -51,6 +51,9 @@ typedef struct UndoInsertion
 	/* set by undo_insertion_add() */
 	int			nrecs;
 	UndoInsertRec rec[UNDO_MAX_INSERTION];
+	/* set by undo_insertion_keep() */
+	Fxid		keep_for;		/* Invalid: its own writer decides */
+	bool		keep_until_u;
 	/* set by undo_insert_prepare(); private to undo_insert.c */
 	Fxid		fxid;
 	Buffer		buffer;
@@ -70,6 +73,13 @@ extern int	undo_insertion_add(UndoInsertion *ins, uint8 kind, uint8 flags,
 							   BlockNumber block, OffsetNumber offset,
 							   UndoRecPtr chain, const char *payload,
 							   uint16 payload_len);
+
+/*
+ * U25: keep the records until H, or U, is above fxid, not only above their
+ * writer.  Read them by undo_record_fetch_kept().  One record, of a table that
+ * isn't temporary.
+ */
+extern void undo_insertion_keep(UndoInsertion *ins, Fxid fxid, bool until_u);
 
 /*
  * A payload whose bytes are only known after the page was prepared may be

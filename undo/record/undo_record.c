@@ -132,13 +132,29 @@ get_record(Page page, UndoRecPtr urp, UndoRecord *rec, uint16 *run)
 	return true;
 }
 
+/* who a record is expected of, and what may have discarded it */
+typedef struct Expected
+{
+	Fxid		writer;			/* or, */
+	bool		or_before;		/* any up to it (U25) */
+	bool		until_u;
+	bool		held;			/* it can't be gone */
+} Expected;
+
+static inline bool
+is_expected(const UndoRecord *rec, const Expected *expected)
+{
+	return rec->writer == expected->writer ||
+		(expected->or_before && rec->writer < expected->writer);
+}
+
 /*
  * The record, if the private copy has it.  Had the page been recycled since, a
  * writer whose record is there now would be later than all of then: these were
  * below the horizon, which isn't above a writer that may still write.
  */
 static bool
-get_from_copy(char persistence, UndoRecPtr urp, Fxid writer,
+get_from_copy(char persistence, UndoRecPtr urp, const Expected *expected,
 			  BlockNumber block, UndoRecord *rec)
 {
 	uint16		at;
@@ -146,7 +162,7 @@ get_from_copy(char persistence, UndoRecPtr urp, Fxid writer,
 	if (!recent.copied || recent.block != UndoRecPtrGetBlock(urp) ||
 		recent.log != UndoRecPtrGetLog(urp) ||
 		recent.persistence != persistence ||
-		writer > recent.max_fxid ||
+		expected->writer > recent.max_fxid ||
 		UndoRecPtrGetOffset(urp) >= recent.lower ||
 		!get_record((Page) recent.page.data, urp, rec, &at))
 		return false;
@@ -167,7 +183,7 @@ get_from_copy(char persistence, UndoRecPtr urp, Fxid writer,
 	rec->reloid = recent.reloid;
 	rec->dboid = recent.dboid;
 
-	return rec->writer == writer && rec->block == block;
+	return is_expected(rec, expected) && rec->block == block;
 }
 
 /* Note that a record was read at "at", and copy its page in time; it is locked. */
@@ -256,19 +272,29 @@ report_corruption(UndoReader *reader, UndoRecPtr urp, Fxid writer,
 					   writer, block, reader->persistence)));
 }
 
-bool
-undo_record_fetch(UndoReader *reader, UndoRecPtr urp, Fxid writer,
-				  BlockNumber block, bool held, UndoRecord *rec)
+static inline bool
+may_be_gone(const UndoReader *reader, const Expected *expected)
+{
+	if (expected->held)
+		return false;
+	return expected->writer <
+		(expected->until_u ? undo_log_horizons().all_visible_before :
+		 undo_log_horizon(reader->persistence));
+}
+
+static inline bool
+fetch(UndoReader *reader, UndoRecPtr urp, const Expected *expected,
+	  BlockNumber block, UndoRecord *rec)
 {
 	const char *problem;
 
-	Assert(writer != InvalidFxid);
+	Assert(expected->writer != InvalidFxid);
 	Assert(CritSectionCount == 0 && BlockNumberIsValid(block));
 
-	if (get_from_copy(reader->persistence, urp, writer, block, rec))
+	if (get_from_copy(reader->persistence, urp, expected, block, rec))
 		problem = NULL;
 	/* cheap: undo that is known to be gone needn't be looked for */
-	else if (!held && writer < undo_log_horizon(reader->persistence))
+	else if (may_be_gone(reader, expected))
 		return false;
 	else if (!UndoRecPtrIsValid(urp))
 		problem = "the pointer is null";
@@ -283,14 +309,35 @@ undo_record_fetch(UndoReader *reader, UndoRecPtr urp, Fxid writer,
 	 */
 	UNDO_POINT("record-copied");
 	pg_read_barrier();
-	if (!held && writer < undo_log_horizon(reader->persistence))
+	if (may_be_gone(reader, expected))
 		return false;
 
-	if (problem == NULL && rec->writer != writer)
+	if (problem == NULL && !is_expected(rec, expected))
 		problem = "the undo record is of another transaction";
 	else if (problem == NULL && rec->block != block)
 		problem = "the undo record is of another table block";
 	if (problem != NULL)
-		report_corruption(reader, urp, writer, block, problem);
+		report_corruption(reader, urp, expected->writer, block, problem);
 	return true;
+}
+
+bool
+undo_record_fetch(UndoReader *reader, UndoRecPtr urp, Fxid writer,
+				  BlockNumber block, bool held, UndoRecord *rec)
+{
+	const Expected expected = {.writer = writer,.held = held};
+
+	return fetch(reader, urp, &expected, block, rec);
+}
+
+bool
+undo_record_fetch_kept(UndoReader *reader, UndoRecPtr urp, Fxid fxid,
+					   bool until_u, BlockNumber block, UndoRecord *rec)
+{
+	const Expected expected = {
+		.writer = fxid,.or_before = true,.until_u = until_u
+	};
+
+	Assert(reader->persistence != RELPERSISTENCE_TEMP);
+	return fetch(reader, urp, &expected, block, rec);
 }

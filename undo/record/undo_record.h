@@ -61,4 +61,13 @@ extern void undo_record_reader_close(UndoReader *reader);
 extern bool undo_record_fetch(UndoReader *reader, UndoRecPtr urp, Fxid writer,
 							  BlockNumber block, bool held, UndoRecord *rec);
 
+/*
+ * The same of a record that is kept for fxid, as undo_insertion_keep() said (or
+ * a later one, until U): written by any transaction up to that.  False if H,
+ * read again after the copy was taken, or U is above fxid.
+ */
+extern bool undo_record_fetch_kept(UndoReader *reader, UndoRecPtr urp,
+								   Fxid fxid, bool until_u,
+								   BlockNumber block, UndoRecord *rec);
+
 #endif							/* UNDO_RECORD_H */
