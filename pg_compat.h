@@ -108,8 +108,15 @@ get_toast_snapshot(void)
 
 #include "access/nbtree.h"
 #include "catalog/index.h"
+#include "utils/guc.h"
 
 #define TransamVariables				ShmemVariableCache
+
+/* for what the functions of others find by name, until the GUC nest level ends */
+#define RestrictSearchPath() \
+	((void) set_config_option("search_path", "pg_catalog, pg_temp", \
+							  PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, \
+							  true, 0, false))
 #if PG_VERSION_NUM >= 160000
 #define _bt_search(rel, heaprel, key, leaf, access) \
 	_bt_search(rel, heaprel, key, leaf, access, NULL)

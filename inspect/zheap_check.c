@@ -475,8 +475,9 @@ check_indexes(ZCheck *check, LOCKMODE lockmode)
 /*
  * zheap_check(rel, indexes) returns (block, offset, what, expected), a row
  * for each finding.  Indexes are checked under ShareUpdateExclusiveLock (not
- * on a standby), as the owner of the table, whose functions they may call;
- * everything else under AccessShareLock.
+ * on a standby), as the owner of the table, whose functions they may call, and
+ * which must not find what the caller has put into the search path; everything
+ * else under AccessShareLock.
  */
 Datum
 zheap_check(PG_FUNCTION_ARGS)
@@ -502,6 +503,7 @@ zheap_check(PG_FUNCTION_ARGS)
 	SetUserIdAndSecContext(check.rel->rd_rel->relowner,
 						   sec_context | SECURITY_RESTRICTED_OPERATION);
 	gucs = NewGUCNestLevel();
+	RestrictSearchPath();
 
 	/* one that is younger than every change made before the lock was had */
 	PushActiveSnapshot(GetLatestSnapshot());

@@ -75,4 +75,38 @@ SELECT * FROM zheap_page_items('ins_p', 0);
 SELECT pg_zheap_undo_size();
 RESET ROLE;
 DROP ROLE regress_zheap_nobody;
+-- functions of the owner's don't find what the caller puts into their way
+CREATE ROLE regress_zheap_owner;
+CREATE ROLE regress_zheap_monitor;
+GRANT pg_monitor TO regress_zheap_monitor;
+GRANT CREATE ON SCHEMA public TO regress_zheap_owner;
+CREATE SCHEMA regress_zheap_evil AUTHORIZATION regress_zheap_monitor;
+CREATE FUNCTION ins_norm(t text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE NOTICE '% by the path %', current_user, current_setting('search_path');
+	RETURN lower(t);
+END $$;
+SET ROLE regress_zheap_owner;
+SET client_min_messages = warning;
+CREATE TABLE ins_path (t text) USING zheap;
+INSERT INTO ins_path VALUES ('One');
+CREATE INDEX ON ins_path (ins_norm(t)) WHERE ins_norm(t) <> '';
+SET ROLE regress_zheap_monitor;
+CREATE FUNCTION regress_zheap_evil.lower(t text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE WARNING 'found by %', current_user;
+	RETURN t;
+END $$;
+SET search_path = regress_zheap_evil, pg_catalog;
+SET client_min_messages = notice;
+SELECT * FROM public.zheap_check('public.ins_path');
+SHOW search_path;
+RESET search_path;
+RESET ROLE;
+RESET client_min_messages;
+DROP SCHEMA regress_zheap_evil CASCADE;
+DROP TABLE ins_path;
+DROP FUNCTION ins_norm;
+REVOKE ALL ON SCHEMA public FROM regress_zheap_owner;
+DROP ROLE regress_zheap_owner, regress_zheap_monitor;
 DROP TABLE ins_p, ins_m;
