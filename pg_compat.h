@@ -82,8 +82,8 @@ get_toast_snapshot(void)
 }
 
 /* execute_once is handed through, whatever it says */
-#define epq_executor_run(desc, direction, count) \
-	epq_executor_run(desc, direction, count, bool execute_once)
+#define statement_executor_run(desc, direction, count) \
+	statement_executor_run(desc, direction, count, bool execute_once)
 #define prev_executor_run(desc, direction, count) \
 	prev_executor_run(desc, direction, count, execute_once)
 #define standard_ExecutorRun(desc, direction, count) \

@@ -736,7 +736,9 @@ zheap_rollback_copy(ZReadContext *cx, Page copy, BlockNumber block)
 
 /*
  * Roll back a page; the undo store's client.  No lock held by the caller.  A
- * page beyond the end, new, or not a zheap page is left alone.
+ * page beyond the end or new is left alone: the table has another file since.
+ * ERROR (data corrupted) if it isn't a zheap page: what can't be read isn't
+ * rolled back, and its undo has to stay.
  */
 void
 zheap_rollback_page(Relation rel, BlockNumber block)
@@ -767,10 +769,14 @@ zheap_rollback_page(Relation rel, BlockNumber block)
 		UNDO_POINT("rollback-horizon");
 		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
 		page = BufferGetPage(buffer);
-		more = zheap_page_is_valid(page) &&
-			rollback_batch(rel, buffer, &hz, &same_room);
-		if (zheap_page_is_valid(page) && !same_room)
-			room = zheap_page_insert_room(page);
+		more = false;
+		if (!PageIsNew(page))
+		{
+			zheap_page_check(rel, block, page);
+			more = rollback_batch(rel, buffer, &hz, &same_room);
+			if (!same_room)
+				room = zheap_page_insert_room(page);
+		}
 		UnlockReleaseBuffer(buffer);
 		buffer = InvalidBuffer;
 		if (more)

@@ -18,7 +18,6 @@
 #include "zheap/large/zheap_chunk.h"
 #include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/row/zheap_lock.h"
-#include "zheap/sees/zheap_tid_memory.h"
 
 /* my last open record of chunks (zheap_undo.h) */
 static ZOpenRecord last_open;
@@ -157,7 +156,6 @@ zheap_delete_chunks(Relation rel, const ItemPointerData *tids, int n,
 	ZRowWrite	w;
 	TM_Result	result;
 
-	zheap_tid_memory_epq_left();
 	UNDO_IDLE_POINT("delete");
 	zheap_row_begin(&w, rel, &tids[0], cid, SnapshotAny, InvalidSnapshot);
 	w.wish.vm = true;

@@ -457,17 +457,48 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
  * ----------------------------------------------------------------
  */
 
+static bool
+row_is_ended(Page page, OffsetNumber off)
+{
+	ItemId		lp = PageGetItemId(page, off);
+	ZTupleHeader header;
+
+	if (!ItemIdIsNormal(lp))
+		return false;
+	zheap_header_get((char *) PageGetItem(page, lp), &header);
+	return ZHeaderIsEnded(&header);
+}
+
+/* *v is what a statement sees of an ended row: who ended it, if that was I? */
+static void
+note_own_end(ZReadContext *cx, Buffer buffer, Page page, OffsetNumber off,
+			 ZVersion *v)
+{
+	ZTop		top;
+
+	zheap_newest_version(cx, buffer, page, BufferGetBlockNumber(buffer), off,
+						 &top);
+	if (!top.exists || !top.ended || top.status != ZXACT_CURRENT)
+		return;
+	v->ended = true;
+	v->writer = top.writer;
+	v->cid = top.cid;
+	v->approximate = false;
+}
+
 /*
  * The version that a snapshot of any type sees.  With ended = true an ended
  * version that isn't visible will do, too (its bytes are those that were
  * deleted).  With "mine" the newest version is taken whatever the snapshot
- * says, if my transaction made it, ended or not; *mine says so.  approximate:
- * as in ZReadContext.  Takes and releases pin and lock.
+ * says, if my transaction made it, ended or not; *mine says so.  Else, with
+ * own_end, a version that is seen names my transaction if that has ended the
+ * row.  approximate: as in ZReadContext.  Takes and releases pin and
+ * lock.
  */
 static bool
 read_version_asking(Relation rel, const ItemPointerData *tid,
 					Snapshot snapshot, bool ended, bool approximate,
-					ZVersion *v, bool *mine)
+					bool own_end, ZVersion *v, bool *mine)
 {
 	BlockNumber block = ItemPointerGetBlockNumber(tid);
 	OffsetNumber off = zheap_tid_offset(tid);
@@ -512,6 +543,8 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 		found = zheap_visibility_find(&cx, buffer, page, block, off, v);
 		if (found)
 			zheap_predicate_lock(rel, cx.snapshot, block, off, v);
+		if (found && own_end && row_is_ended(page, off))
+			note_own_end(&cx, buffer, page, off, v);
 		if (!found && ended_too && v->ended && v->len > 0)
 			found = true;
 	}
@@ -520,8 +553,8 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 	if (cx.too_long)
 	{
 		zheap_rollback_for_reader(rel, block);
-		return read_version_asking(rel, tid, snapshot, ended, approximate, v,
-								   mine);
+		return read_version_asking(rel, tid, snapshot, ended, approximate,
+								   own_end, v, mine);
 	}
 	return found;
 }
@@ -530,7 +563,8 @@ static bool
 read_version(Relation rel, const ItemPointerData *tid, Snapshot snapshot,
 			 bool ended, ZVersion *v)
 {
-	return read_version_asking(rel, tid, snapshot, ended, false, v, NULL);
+	return read_version_asking(rel, tid, snapshot, ended, false, false, v,
+							   NULL);
 }
 
 /* tag PRE: the image before my latest update in place */
@@ -601,16 +635,16 @@ read_dirty(Relation rel, const ItemPointerData *tid, ZVersion *v)
 
 /*
  * Z34, SnapshotAny with a plain TID.  (a) What I inserted, changed or
- * deleted: triggers and RETURNING look at it again.  Not while EvalPlanQual
- * runs, which wants the partners of a join as the statement sees them.  (b)
+ * deleted: triggers look at it again.  Not while a statement runs: MERGE and
+ * EvalPlanQual want rows as it sees them, and RETURNING what it deleted.  (b)
  * What the statement sees.  (c) What was committed last.
  */
 static bool
 read_meant(Relation rel, const ItemPointerData *tid, ZVersion *v)
 {
 	/* a transaction without an xid has changed nothing */
-	bool		ask = !zheap_tid_memory_epq_runs() &&
-		TransactionIdIsValid(GetTopTransactionIdIfAny());
+	bool		has_xid = TransactionIdIsValid(GetTopTransactionIdIfAny());
+	bool		in_statement = zheap_tid_memory_statement_runs();
 	bool		mine = false;
 	Snapshot	snapshot = ActiveSnapshotSet() ? GetActiveSnapshot() :
 		SnapshotSelf;
@@ -618,8 +652,9 @@ read_meant(Relation rel, const ItemPointerData *tid, ZVersion *v)
 	Assert(zheap_tid_tag(tid) == 0);
 	/* a transaction with one snapshot compares what it gets here with that */
 	if (read_version_asking(rel, tid, snapshot, false,
-							!IsolationUsesXactSnapshot(), v,
-							ask ? &mine : NULL))
+							!IsolationUsesXactSnapshot(),
+							has_xid && in_statement, v,
+							has_xid && !in_statement ? &mine : NULL))
 		return true;
 	return !mine && read_version(rel, tid, SnapshotSelf, true, v);
 }
@@ -660,7 +695,6 @@ zheap_index_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 					zheap_tid_set_tag(&shown, ZTID_PRE);
 				break;
 			case ZTID_LOCKED:
-				zheap_tid_memory_epq_left();
 				found = read_version(rel, &plain, SnapshotAny, true, &v);
 				break;
 			case ZTID_DIRTY:
@@ -807,7 +841,8 @@ zheap_index_fetch_satisfies(Relation rel, TupleTableSlot *slot,
 	Assert(TTS_IS_ZHEAP(slot));
 	AssertNoPageLocked();
 	zheap_tid_set_tag(&tid, 0);
-	if (!read_version_asking(rel, &tid, snapshot, false, by_bytes, &v, NULL))
+	if (!read_version_asking(rel, &tid, snapshot, false, by_bytes, false, &v,
+							 NULL))
 		return false;
 	if (zslot->len == 0)
 		return true;			/* no version in it; the TID is all there is */

@@ -20,7 +20,6 @@
 #include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/row/zheap_lock.h"
 #include "zheap/row/zheap_tuple_lock.h"
-#include "zheap/sees/zheap_tid_memory.h"
 
 /* ----------------------------------------------------------------
  *	following a row to its newest version
@@ -200,10 +199,6 @@ zheap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
 
 	Assert(CritSectionCount == 0);
 	AssertNoPageLocked();
-	/* a caller that has the tag LOCKED is through with EvalPlanQual (Z34) */
-	if (zheap_tid_tag(&orig) & ZTID_LOCKED)
-		zheap_tid_memory_epq_left();
-
 	UNDO_IDLE_POINT("lock-row");
 	zheap_row_begin(w, rel, &orig, cid, snapshot, InvalidSnapshot);
 	w->wish.lock_only = true;
@@ -236,8 +231,6 @@ zheap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
 		/* MERGE of older minor versions goes on from here instead of *tid */
 		tmfd->ctid = found;
 		tmfd->traversed = traversed;
-		if (traversed)
-			zheap_tid_memory_epq_begins();
 	}
 	else
 	{

@@ -2,14 +2,15 @@
  *
  * zheap_tid_memory.c
  *	  What TIDs mean within a command, as far as the tag alone does not say it:
- *	  which version a DIRTY fetch found, which row was updated last, whether
- *	  EvalPlanQual runs (Z34).
+ *	  which version a DIRTY fetch found, which row was updated last, whether a
+ *	  statement runs (Z34).
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "executor/executor.h"
+#include "tcop/utility.h"
 
 #include "undo/undo.h"
 #include "undo/undo_debug.h"
@@ -121,33 +122,31 @@ zheap_tid_memory_updated_last(Oid relid, const ItemPointerData *tid)
 }
 
 /* ----------------------------------------------------------------
- *	EvalPlanQual
+ *	what runs
  * ----------------------------------------------------------------
  */
 
 /*
- * Set when a lock was taken on a newer version than the statement's, since
- * EvalPlanQual follows.  It is over when the row is changed or locked; but if
- * the row is skipped nobody tells us, and AFTER triggers, fired when the
- * executor finishes, would be shown the statement's versions of rows instead of
- * those it changed.  EvalPlanQual never outlives the call of the executor that
- * began it, so the flag doesn't either.
+ * While the executor runs a statement, who asks for a row by TID wants it as the
+ * statement sees it: MERGE, which evaluates its clauses, and EvalPlanQual the
+ * partners of a join.  Else my own version is wanted: AFTER triggers are fired
+ * when the executor finishes, at commit, or by SET CONSTRAINTS.  What a function
+ * runs inside of one has its own answer, and leaves this one as it was, with or
+ * without an error.
  */
-static bool epq_running = false;
+static bool statement_runs = false;
 
 static ExecutorRun_hook_type prev_executor_run = NULL;
 static ExecutorFinish_hook_type prev_executor_finish = NULL;
+static ProcessUtility_hook_type prev_process_utility = NULL;
 
-/*
- * A query run by a function inside somebody's EvalPlanQual starts without the
- * flag and leaves it as it was, with or without an error.
- */
 static void
-epq_executor_run(QueryDesc *queryDesc, ScanDirection direction, uint64 count)
+statement_executor_run(QueryDesc *queryDesc, ScanDirection direction,
+					uint64 count)
 {
-	bool		outer = epq_running;
+	bool		outer = statement_runs;
 
-	epq_running = false;
+	statement_runs = true;
 	PG_TRY();
 	{
 		if (prev_executor_run)
@@ -157,20 +156,20 @@ epq_executor_run(QueryDesc *queryDesc, ScanDirection direction, uint64 count)
 	}
 	PG_CATCH();
 	{
-		epq_running = outer;
+		statement_runs = outer;
 		undo_snapshot_limit_translate();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	epq_running = outer;
+	statement_runs = outer;
 }
 
 static void
-epq_executor_finish(QueryDesc *queryDesc)
+statement_executor_finish(QueryDesc *queryDesc)
 {
-	bool		outer = epq_running;
+	bool		outer = statement_runs;
 
-	epq_running = false;
+	statement_runs = false;
 	PG_TRY();
 	{
 		if (prev_executor_finish)
@@ -180,27 +179,40 @@ epq_executor_finish(QueryDesc *queryDesc)
 	}
 	PG_FINALLY();
 	{
-		epq_running = outer;
+		statement_runs = outer;
 	}
 	PG_END_TRY();
 }
 
-void
-zheap_tid_memory_epq_begins(void)
+static void
+statement_process_utility(PlannedStmt *pstmt, const char *queryString,
+					   bool readOnlyTree, ProcessUtilityContext context,
+					   ParamListInfo params, QueryEnvironment *queryEnv,
+					   DestReceiver *dest, QueryCompletion *qc)
 {
-	epq_running = true;
-}
+	bool		outer = statement_runs;
 
-void
-zheap_tid_memory_epq_left(void)
-{
-	epq_running = false;
+	statement_runs = false;
+	PG_TRY();
+	{
+		if (prev_process_utility)
+			prev_process_utility(pstmt, queryString, readOnlyTree, context,
+								 params, queryEnv, dest, qc);
+		else
+			standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
+									params, queryEnv, dest, qc);
+	}
+	PG_FINALLY();
+	{
+		statement_runs = outer;
+	}
+	PG_END_TRY();
 }
 
 bool
-zheap_tid_memory_epq_runs(void)
+zheap_tid_memory_statement_runs(void)
 {
-	return epq_running;
+	return statement_runs;
 }
 
 /* Called from _PG_init. */
@@ -208,7 +220,9 @@ void
 zheap_tid_memory_register_hooks(void)
 {
 	prev_executor_run = ExecutorRun_hook;
-	ExecutorRun_hook = epq_executor_run;
+	ExecutorRun_hook = statement_executor_run;
 	prev_executor_finish = ExecutorFinish_hook;
-	ExecutorFinish_hook = epq_executor_finish;
+	ExecutorFinish_hook = statement_executor_finish;
+	prev_process_utility = ProcessUtility_hook;
+	ProcessUtility_hook = statement_process_utility;
 }

@@ -23,13 +23,8 @@ extern bool zheap_tid_memory_dirty(Oid relid, const ItemPointerData *tid,
 extern void zheap_tid_memory_note_update(Oid relid, const ItemPointerData *tid);
 extern bool zheap_tid_memory_updated_last(Oid relid, const ItemPointerData *tid);
 
-/*
- * EvalPlanQual begins when a newer version than the statement's was locked, and
- * is left when a row is changed, or locked again (Z34).
- */
-extern void zheap_tid_memory_epq_begins(void);
-extern void zheap_tid_memory_epq_left(void);
-extern bool zheap_tid_memory_epq_runs(void);
+/* does the executor run a statement, rather than what follows it (Z34) */
+extern bool zheap_tid_memory_statement_runs(void);
 extern void zheap_tid_memory_register_hooks(void);
 
 #endif							/* ZHEAP_TID_MEMORY_H */

@@ -23,7 +23,6 @@
 #include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/row/zheap_lock.h"
 #include "zheap/sees/zheap_sees.h"
-#include "zheap/sees/zheap_tid_memory.h"
 #include "zheap/wal/zheap_xlog_change.h"
 #include "zheap/wal/zheap_xlog_logical.h"
 #include "zheap/write/zheap_write.h"
@@ -175,7 +174,6 @@ zheap_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
 
 	Assert(CritSectionCount == 0 && !RecoveryInProgress());
 	AssertNoPageLocked();
-	zheap_tid_memory_epq_left();
 	UNDO_IDLE_POINT("delete");
 	zheap_logical_begin(&logical, rel, 0, true);
 	if (!changing_part && delete_covered(rel, tid, cid, &logical))

@@ -43,7 +43,6 @@
 #include "zheap/history/zheap_own_history.h"
 #include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/sees/zheap_sees.h"
-#include "zheap/sees/zheap_tid_memory.h"
 #include "zheap/space/zheap_space.h"
 #include "zheap/wal/zheap_lend.h"
 #include "zheap/wal/zheap_xlog_insert.h"
@@ -720,8 +719,6 @@ static void
 insert_begin(InsertOp *op, Relation rel, CommandId cid, int options,
 			 BulkInsertState bistate, uint32 token)
 {
-	zheap_tid_memory_epq_left();
-
 	if (IsParallelWorker())
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),

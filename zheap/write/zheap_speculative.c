@@ -17,7 +17,6 @@
 #include "utils/rel.h"
 
 #include "zheap/format/zheap_format.h"
-#include "zheap/sees/zheap_tid_memory.h"
 #include "zheap/wal/zheap_xlog_change.h"
 #include "zheap/write/zheap_write.h"
 
@@ -131,7 +130,6 @@ zheap_speculative_complete(Relation rel, TupleTableSlot *slot, uint32 token,
 
 	AssertNoPageLocked();
 	Assert(zheap_tid_tag(tid) == 0);
-	zheap_tid_memory_epq_left();
 
 	buffer = ReadBuffer(rel, block);
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);

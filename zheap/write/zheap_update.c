@@ -750,7 +750,6 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 
 	Assert(CritSectionCount == 0 && !RecoveryInProgress());
 	AssertNoPageLocked();
-	zheap_tid_memory_epq_left();
 	UNDO_IDLE_POINT("update");
 
 	/* no catalog lookups with a page locked */
