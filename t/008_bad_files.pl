@@ -158,6 +158,37 @@ for my $what (sort keys %damage)
 	ok($errors > 0 || $found ne '', "$what is seen") if $what !~ /(?:page|pointers) of zeroes/;
 }
 alive('damaged tables');
+
 $node->stop('immediate');
 is(join("\n", grep { /TRAP:|PANIC:|terminated by signal/ } split /\n/, slurp_file($node->logfile)), '', 'no crash');
+
+# --- a table page that can't be told for one is not rolled back, nor taken for
+# it; where nothing else is
+$node = PostgreSQL::Test::Cluster->new('rolled');
+init_without_checksums($node);
+$node->append_conf('postgresql.conf', q{
+shared_preload_libraries = 'zheap_am'
+zheap.discard_naptime = 50ms
+max_prepared_transactions = 5
+autovacuum = off
+});
+$node->start;
+$node->safe_psql('postgres', q{
+CREATE EXTENSION zheap_am;
+CREATE TABLE rb (id int, v int) USING zheap;
+INSERT INTO rb SELECT g, 0 FROM generate_series(1, 10) g;
+BEGIN; UPDATE rb SET v = 1000; INSERT INTO rb VALUES (77, 1000); PREPARE TRANSACTION 'rb'});
+my $file = $node->data_dir . '/' . $node->safe_psql('postgres', "SELECT pg_relation_filepath('rb')");
+$node->stop;
+my $sound = content($file);
+overwrite($file, 8192 - 8, "\0");	# of the magic number
+$node->start;
+$node->safe_psql('postgres', "ROLLBACK PREPARED 'rb'");
+is($node->safe_psql('postgres', "SELECT pg_zheap_drain_undo('3 s')"), 'f', 'not rolled back');
+ok($node->poll_query_until('postgres', 'SELECT count(*) > 0 FROM pg_stat_progress_zheap_rollback'), 'and shown');
+$node->stop;
+put($file, $sound);
+$node->start;
+is($node->safe_psql('postgres', 'SELECT count(*), sum(v) FROM rb'), '10|0', 'rolled back when the page is back');
+$node->stop;
 done_testing();

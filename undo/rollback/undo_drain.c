@@ -41,6 +41,7 @@
 #include "utils/wait_event.h"
 
 #include "undo/log/undo_shmem.h"
+#include "undo/record/undo_images.h"
 #include "undo/rollback/undo_worker.h"
 #include "undo/undo_assert.h"
 #include "undo/undo_debug.h"
@@ -283,10 +284,10 @@ createdb_process_utility(PlannedStmt *pstmt, const char *queryString,
 						 DestReceiver *dest, QueryCompletion *qc)
 {
 	Node	   *stmt = pstmt->utilityStmt;
+	bool		copies = IsA(stmt, CreatedbStmt) && !RecoveryInProgress();
 
 	/* core refuses it in a transaction block, in recovery and without right */
-	if (IsA(stmt, CreatedbStmt) && context == PROCESS_UTILITY_TOPLEVEL &&
-		!IsTransactionBlock() && !RecoveryInProgress())
+	if (copies && context == PROCESS_UTILITY_TOPLEVEL && !IsTransactionBlock())
 	{
 		char	   *name = source_name((CreatedbStmt *) stmt);
 
@@ -300,6 +301,10 @@ createdb_process_utility(PlannedStmt *pstmt, const char *queryString,
 	else
 		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context,
 								params, queryEnv, dest, qc);
+
+	/* not committed yet, so nobody has written to the copies (U24) */
+	if (copies)
+		undo_images_note_copied();
 }
 
 /* Called from _PG_init. */
