@@ -631,6 +631,11 @@ scan_log_once(const UndoLogRef *ref, UndoLogScan *scan,
 		scan->empty = true;
 		return true;
 	}
+	if (tail == UNDO_TAIL_UNKNOWN)
+	{
+		last_block = 0;
+		undo_scan_report_corruption(ref, 0, "the control page is damaged");
+	}
 	if (UndoLogHeadBlock(head) == InvalidBlockNumber ||
 		UndoLogHeadBlock(head) == 0)
 		return false;			/* being made: tail comes first */

@@ -340,6 +340,73 @@ extend_to(RelFileLocator locator, BlockNumber block, bool permanent)
 }
 
 /*
+ * Sequence number of the oldest page that isn't discarded.  ERROR if that
+ * can't be read: nothing can be told from it then.
+ */
+static uint64
+head_seq(char persistence, UndoLogNumber number, BlockNumber head)
+{
+	Buffer		buffer = undo_file_read_log(persistence, number, head);
+	Page		page = BufferGetPage(buffer);
+	const char *problem;
+	uint64		seq = 0;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	problem = undo_page_problem(page, UNDO_PAGE_MAGIC);
+	if (problem == NULL)
+		seq = UndoPageGetOpaque(page)->seq;
+	UnlockReleaseBuffer(buffer);
+	if (problem != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("undo log %u, block %u: %s", number, head, problem)));
+	return seq;
+}
+
+/*
+ * May this page, which isn't the tail, be written anew?  Its sequence number
+ * must be lower than the head's: links and the number of blocks in use come
+ * from disk and may lead to a page that is still needed.  Without a head what
+ * is left of the time before a RESET is below H (U4).
+ */
+static bool
+page_is_spare(Page page, char persistence, UndoLogNumber number)
+{
+	UndoLogShared *log = undo_shmem_log(persistence, number);
+	BlockNumber head = UndoLogHeadBlock(pg_atomic_read_u64(&log->head));
+
+	if (undo_page_problem(page, UNDO_PAGE_MAGIC) != NULL)
+		return PageIsNew(page);
+	if (head == InvalidBlockNumber)
+		return UndoPageGetOpaque(page)->max_fxid <
+			undo_log_horizons().discard_before;
+	return UndoPageGetOpaque(page)->seq < head_seq(persistence, number, head);
+}
+
+/* Copy a page of the log; true if it may be written anew. */
+static bool
+copy_spare_page(char persistence, UndoLogNumber number, BlockNumber block,
+				Page copy)
+{
+	Buffer		buffer = undo_file_read_log(persistence, number, block);
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	memcpy(copy, BufferGetPage(buffer), BLCKSZ);
+	UnlockReleaseBuffer(buffer);
+	return page_is_spare(copy, persistence, number);
+}
+
+static void
+report_page_in_use(UndoLogNumber number, BlockNumber block)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("undo log %u: block %u is to be written, but is in use",
+					number, block),
+			 errdetail("The log's control page or a page of it is damaged.")));
+}
+
+/*
  * The page after the tail, if it was discarded: then it is the one to write
  * next and *after is its own successor.  Invalid: splice a new page in.
  */
@@ -351,8 +418,7 @@ recyclable_page(char persistence, UndoLogNumber number, BlockNumber tail,
 	uint64		head = pg_atomic_read_u64(&log->head);
 	BlockNumber next;
 	Buffer		buffer;
-	Page		page;
-	bool		good;
+	PGAlignedBlock page;
 
 	Assert(BlockNumberIsValid(tail) && tail != 0);
 	buffer = undo_file_read_log(persistence, number, tail);
@@ -361,18 +427,13 @@ recyclable_page(char persistence, UndoLogNumber number, BlockNumber tail,
 	UnlockReleaseBuffer(buffer);
 	UNDO_POINT("switch-tail-read");
 	*after = next;				/* successor of a page spliced in */
-	if (next == tail || next == UndoLogHeadBlock(head) ||
-		next >= pg_atomic_read_u32(&log->used_blocks))
+	if (next == 0 || next == tail || next == UndoLogHeadBlock(head) ||
+		next >= pg_atomic_read_u32(&log->used_blocks) ||
+		!copy_spare_page(persistence, number, next, page.data) ||
+		PageIsNew(page.data))
 		return InvalidBlockNumber;
-	buffer = undo_file_read_log(persistence, number, next);
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	page = BufferGetPage(buffer);
-	good = undo_page_problem(page, UNDO_PAGE_MAGIC) == NULL &&
-		UndoPageGetOpaque(page)->seq < pg_atomic_read_u64(&log->seq);
-	if (good)
-		*after = UndoPageGetOpaque(page)->next;
-	UnlockReleaseBuffer(buffer);
-	return good ? next : InvalidBlockNumber;
+	*after = UndoPageGetOpaque(page.data)->next;
+	return next;
 }
 
 static Buffer
@@ -437,6 +498,7 @@ undo_log_switch(char persistence, UndoLogNumber number)
 	BlockNumber block;
 	BlockNumber after = InvalidBlockNumber;
 	bool		splice = false;
+	PGAlignedBlock spare;
 	Buffer		newbuf;
 	Buffer		oldbuf = InvalidBuffer;
 	Buffer		ctlbuf;
@@ -462,9 +524,14 @@ undo_log_switch(char persistence, UndoLogNumber number)
 		block = pg_atomic_read_u32(&log->used_blocks);
 		if (tail == InvalidBlockNumber)
 			after = block;		/* a ring of one */
+		if (block == 0)
+			report_page_in_use(number, block);
 		extend_to(locator, block, permanent);
+		if (!copy_spare_page(persistence, number, block, spare.data))
+			report_page_in_use(number, block);
 	}
-	Assert(block != 0 && block != tail);
+	if (block == tail || after == 0)
+		report_page_in_use(number, block);
 	newbuf = undo_file_read_log(persistence, number, block);
 	if (splice && tail != InvalidBlockNumber)
 		oldbuf = undo_file_read_log(persistence, number, tail);
@@ -483,8 +550,12 @@ undo_log_switch(char persistence, UndoLogNumber number)
 		LockBuffer(oldbuf, BUFFER_LOCK_EXCLUSIVE);
 	control = UndoPageGetControl(BufferGetPage(ctlbuf));
 
-	Assert(control->tail == tail || undo_debug_damage);
-	Assert(control->seq + 1 == xlrec.seq || undo_debug_damage);
+	/* it may have been read again since it was loaded */
+	if (control->tail != tail || control->seq + 1 != xlrec.seq)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("control page of undo log %u has changed its tail",
+						number)));
 	Assert(xlrec.used_blocks > block &&
 		   xlrec.first == (tail == InvalidBlockNumber));
 	START_CRIT_SECTION();

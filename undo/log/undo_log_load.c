@@ -13,6 +13,7 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/procarray.h"
+#include "storage/smgr.h"
 
 #include "undo/log/undo_files.h"
 #include "undo/log/undo_horizons.h"
@@ -53,17 +54,100 @@ undo_log_current_fxid(void)
  * ----------------------------------------------------------------
  */
 
+/* Does the page at block, by which *seq is set, belong to a log? */
+static bool
+read_seq(char persistence, UndoLogNumber number, BlockNumber block,
+		 uint64 *seq)
+{
+	Buffer		buffer = undo_file_read(undo_file_of_log(persistence, number),
+										block, RBM_ZERO_ON_ERROR,
+										persistence ==
+										RELPERSISTENCE_PERMANENT);
+	Page		page = BufferGetPage(buffer);
+	bool		good;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	good = undo_page_problem(page, UNDO_PAGE_MAGIC) == NULL;
+	if (good)
+		*seq = UndoPageGetOpaque(page)->seq;
+	UnlockReleaseBuffer(buffer);
+	return good;
+}
+
+/*
+ * What is wrong with what a log's control page says, or NULL.  The file has
+ * nblocks.  Those that aren't in use are new, or left from the time before a
+ * RESET: few, as a rule, and older than the head.
+ */
+static const char *
+control_problem(char persistence, UndoLogNumber number,
+				const UndoControlData *control, BlockNumber nblocks)
+{
+	uint64		seq;
+	uint64		head_seq;
+
+	if (control->used_blocks < 1 || control->used_blocks > nblocks)
+		return "it says that the log has blocks that the file has not, or none";
+	if (control->tail == InvalidBlockNumber &&
+		control->head == InvalidBlockNumber)
+		return NULL;
+	if (control->tail < 1 || control->tail >= control->used_blocks ||
+		control->head < 1 || control->head >= control->used_blocks)
+		return "its head or its tail is not among the blocks in use";
+	if (control->head_offset < UNDO_FIRST_OFFSET ||
+		control->head_offset > UNDO_FIRST_OFFSET + UNDO_PAGE_CAPACITY)
+		return "its head is not within a page";
+	if (!read_seq(persistence, number, control->tail, &seq))
+		return "the page that it names as the tail can't be read";
+	if (seq != control->seq)
+		return "the page that it names as the tail is another one";
+	/* what can't be read there is told by whoever scans the log */
+	if (!read_seq(persistence, number, control->head, &head_seq))
+		return NULL;
+	if (head_seq > seq ||
+		(head_seq == seq) != (control->head == control->tail))
+		return "its head is behind its tail";
+	for (BlockNumber block = control->used_blocks; block < nblocks; block++)
+		if (read_seq(persistence, number, block, &seq) && seq >= head_seq)
+			return "there are pages behind the blocks in use";
+	return NULL;
+}
+
+/*
+ * The control page says what can't be: nobody writes to the log, whoever
+ * scans it gets an error, so that U stays (U2, U17), and readers find what
+ * the file has.
+ */
+static void
+retire_unknown(char persistence, UndoLogNumber number, BlockNumber nblocks,
+			   const char *problem)
+{
+	UndoLogShared *log = undo_shmem_log(persistence, number);
+
+	pg_atomic_write_u32(&log->tail, UNDO_TAIL_UNKNOWN);
+	pg_atomic_write_u32(&log->used_blocks, nblocks);
+	pg_atomic_write_u64(&log->seq, 0);
+	pg_atomic_write_u64(&log->head, UndoLogHead(InvalidBlockNumber, 0));
+	undo_log_retire(persistence, number);
+	ereport(LOG,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("control page of %s undo log %u is damaged: %s",
+					persistence == RELPERSISTENCE_UNLOGGED ?
+					"unlogged" : "permanent", number, problem)));
+}
+
 /* Mirror a log's control page in shared memory. */
 static void
 load_log(char persistence, UndoLogNumber number)
 {
 	UndoLogShared *log = undo_shmem_log(persistence, number);
+	RelFileLocator locator = undo_file_of_log(persistence, number);
 	Buffer		buffer =
-		undo_file_read_control(undo_file_of_log(persistence, number),
-							   UNDO_CONTROL_MAGIC,
-							   persistence ==
-							   RELPERSISTENCE_PERMANENT);
-	UndoControlData *control;
+		undo_file_read_control(locator, UNDO_CONTROL_MAGIC,
+							   persistence == RELPERSISTENCE_PERMANENT);
+	UndoControlData control;
+	BlockNumber nblocks;
+	const char *problem;
 
 	Assert(LWLockHeldByMeInMode(UndoShmem->lock, LW_EXCLUSIVE));
 	if (!BufferIsValid(buffer))
@@ -71,21 +155,28 @@ load_log(char persistence, UndoLogNumber number)
 		pg_atomic_write_u32(&log->state, UNDO_LOG_ABSENT);
 		return;
 	}
-	control = UndoPageGetControl(BufferGetPage(buffer));
 	AssertPageExclusive(buffer);
-	pg_atomic_write_u32(&log->tail, control->tail);
-	pg_atomic_write_u32(&log->used_blocks, control->used_blocks);
-	pg_atomic_write_u64(&log->seq, control->seq);
-	pg_atomic_write_u64(&log->head,
-						UndoLogHead(control->head, control->head_offset));
-	pg_atomic_write_u32(&log->state, UNDO_LOG_FREE);
+	control = *UndoPageGetControl(BufferGetPage(buffer));
 	UnlockReleaseBuffer(buffer);
+	nblocks = smgrnblocks(smgropen(locator, INVALID_PROC_NUMBER),
+						  MAIN_FORKNUM);
+	problem = control_problem(persistence, number, &control, nblocks);
+	if (problem != NULL)
+	{
+		retire_unknown(persistence, number, nblocks, problem);
+		return;
+	}
+	pg_atomic_write_u32(&log->tail, control.tail);
+	pg_atomic_write_u32(&log->used_blocks, control.used_blocks);
+	pg_atomic_write_u64(&log->seq, control.seq);
+	pg_atomic_write_u64(&log->head,
+						UndoLogHead(control.head, control.head_offset));
+	pg_atomic_write_u32(&log->state, UNDO_LOG_FREE);
 }
 
 /*
- * Does the log hold nothing that isn't discarded?  A log whose tail can't be
- * read is retired: it counts as not empty, but must not keep all others from
- * being used (U17).
+ * Does the log hold nothing that isn't discarded?  One that is retired counts
+ * as not empty (U17).
  */
 static bool
 log_is_empty(char persistence, UndoLogNumber number)
@@ -94,25 +185,19 @@ log_is_empty(char persistence, UndoLogNumber number)
 	BlockNumber tail = pg_atomic_read_u32(&log->tail);
 	uint64		head = pg_atomic_read_u64(&log->head);
 	Buffer		buffer;
-	const char *problem;
 	bool		empty;
 
 	Assert(LWLockHeldByMeInMode(UndoShmem->lock, LW_EXCLUSIVE));
 	if (tail == InvalidBlockNumber)
 		return true;
-	if (UndoLogHeadBlock(head) != tail)
+	if (tail == UNDO_TAIL_UNKNOWN || UndoLogHeadBlock(head) != tail)
 		return false;
-	buffer = undo_file_read(undo_file_of_log(persistence, number), tail,
-							RBM_ZERO_ON_ERROR,
-							persistence == RELPERSISTENCE_PERMANENT);
+	buffer = undo_file_read_log(persistence, number, tail);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	problem = undo_page_problem(BufferGetPage(buffer), UNDO_PAGE_MAGIC);
-	empty = problem == NULL &&
+	empty = undo_page_problem(BufferGetPage(buffer), UNDO_PAGE_MAGIC) == NULL &&
 		((PageHeader) BufferGetPage(buffer))->pd_lower <=
 		UndoLogHeadOffset(head);
 	UnlockReleaseBuffer(buffer);
-	if (problem != NULL)
-		undo_log_retire(persistence, number);
 	return empty;
 }
 

@@ -45,7 +45,8 @@ typedef enum UndoLogState
 typedef struct UndoLogShared
 {
 	pg_atomic_uint32 state;		/* UndoLogState */
-	pg_atomic_uint32 tail;		/* block, or InvalidBlockNumber */
+	pg_atomic_uint32 tail;		/* block, InvalidBlockNumber, or
+								 * UNDO_TAIL_UNKNOWN */
 	pg_atomic_uint32 used_blocks;
 	pg_atomic_uint64 head;		/* block << 16 | byte offset */
 	pg_atomic_uint64 seq;		/* of the tail page */
@@ -61,6 +62,9 @@ typedef struct UndoLogShared
 	uint64		records_at_attach;
 	uint32		tables;			/* that its transaction has written */
 } UndoLogShared;
+
+/* tail of a log whose control page can't be believed, and which is RETIRED */
+#define UNDO_TAIL_UNKNOWN	0
 
 #define UndoLogHead(block, off)		((((uint64) (block)) << 16) | (uint64) (off))
 #define UndoLogHeadBlock(head)		((BlockNumber) ((head) >> 16))
