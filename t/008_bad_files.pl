@@ -256,4 +256,54 @@ undo_quiet($node, 'control page back');
 is($node->safe_psql('postgres', 'SELECT count(*), min(v) = max(v), min(v) = repeat(\'a\', 100) FROM t'), '2000|t|t', 'rolled back with the sound page');
 $node->stop;
 is(join("\n", grep { /TRAP:|PANIC:|terminated by signal/ } split /\n/, slurp_file($node->logfile)), '', 'no crash');
+
+# --- a record that names itself as the one before it: walks end with an error
+$node = PostgreSQL::Test::Cluster->new('rings');
+init_without_checksums($node);
+$node->append_conf('postgresql.conf', q{
+shared_preload_libraries = 'zheap_am'
+zheap.discard_naptime = 50ms
+max_prepared_transactions = 5
+autovacuum = off
+});
+$node->start;
+$node->safe_psql('postgres', q{
+CREATE EXTENSION zheap_am;
+CREATE TABLE other (a int) USING zheap;
+CREATE TABLE sp (id int, v text) USING zheap;
+INSERT INTO sp SELECT g, repeat(chr(97 + g % 26), 380) FROM generate_series(1, 20) g;
+BEGIN; INSERT INTO other VALUES (1); PREPARE TRANSACTION 'older';
+DELETE FROM sp WHERE id <= 6;
+BEGIN; INSERT INTO sp SELECT 100 + g, repeat('n', 380) FROM generate_series(1, 6) g; COMMIT});
+
+# two records of one undo page, newest first; the newer one's link is set
+sub link_to_itself
+{
+	my ($newer, $older) = @_;
+	my ($log, $block, $at) = split /\//, $newer;
+	my (undef, $block2, $below) = split /\//, $older;
+	is($block, $block2, 'records of one page');
+	my $f = $node->data_dir . '/base/9/' . (100 + $log);
+	my $bytes = content($f);
+	my $where = index(substr($bytes, $block * 8192 + $at, 16), pack('S', $below));
+	cmp_ok($where, '>', 0, 'a link is there');
+	overwrite($f, $block * 8192 + $at + $where, pack('S', $at));
+	return;
+}
+my @chain = split /\n/, $node->safe_psql('postgres', q{SELECT urp FROM zheap_undo_records('sp', 0, 0)});
+is(scalar(@chain), 2, 'a spill chain of two');
+$node->stop;
+link_to_itself(@chain);
+$node->start;
+for my $sql ('SELECT count(*) FROM sp', q{SELECT * FROM sp WHERE ctid = '(0,2)'})
+{
+	my (undef, undef, $e) = $node->psql('postgres', $sql, timeout => 180);
+	like($e, qr/ERROR:.*spill chain of table block 0 comes back/, "$sql ends");
+}
+(undef, $out, $err) = $node->psql('postgres', q{SELECT what FROM zheap_check('sp')});
+like($out . $err, qr/spill chain/, 'zheap_check() names it');
+(undef, $out, $err) = $node->psql('postgres', $_) for 'VACUUM sp', "INSERT INTO sp SELECT 1, repeat('z', 380) FROM generate_series(1, 5)";
+is($node->safe_psql('postgres', 'SELECT count(*) FROM other'), '0', 'server lives');
+$node->stop('immediate');
+is(join("\n", grep { /TRAP:|PANIC:|terminated by signal/ } split /\n/, slurp_file($node->logfile)), '', 'no crash');
 done_testing();

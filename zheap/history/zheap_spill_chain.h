@@ -21,11 +21,19 @@ typedef enum ZSpillResult
 	ZSPILL_MISSING				/* corruption: the chain has no such row */
 } ZSpillResult;
 
-/* a position in the chain: the record at urp, written by fxid; fxid 0: end */
+/*
+ * A position in the chain: the record at urp, written by fxid; fxid 0: end.
+ * The links come from disk: the walk remembers one position that it passed, a
+ * later one each time that it has taken twice as many steps, and a chain that
+ * comes back to it is corrupt.
+ */
 typedef struct ZSpillChain
 {
 	Fxid		fxid;
 	UndoRecPtr	urp;
+	UndoRecPtr	passed;
+	uint32		steps;			/* since passed was set */
+	uint32		limit;			/* steps up to the next one */
 } ZSpillChain;
 
 extern void zheap_spill_chain_start(ZSpillChain *chain, Page page);
