@@ -274,7 +274,13 @@ CREATE TABLE sp (id int, v text) USING zheap;
 INSERT INTO sp SELECT g, repeat(chr(97 + g % 26), 380) FROM generate_series(1, 20) g;
 BEGIN; INSERT INTO other VALUES (1); PREPARE TRANSACTION 'older';
 DELETE FROM sp WHERE id <= 6;
-BEGIN; INSERT INTO sp SELECT 100 + g, repeat('n', 380) FROM generate_series(1, 6) g; COMMIT});
+BEGIN; INSERT INTO sp SELECT 100 + g, repeat('n', 380) FROM generate_series(1, 6) g; COMMIT;
+CREATE TABLE rr (id int, v int) USING zheap;
+INSERT INTO rr SELECT g, 0 FROM generate_series(1, 10) g});
+$node->safe_psql('postgres', join('; ', 'BEGIN', (map { "UPDATE rr SET v = $_ WHERE id = 5" } 1 .. 6), "PREPARE TRANSACTION 'r'"));
+my $slot = $node->safe_psql('postgres', q{SELECT id FROM zheap_page_slots('rr', 0) WHERE status = 'running'});
+my @updates = split /\n/, $node->safe_psql('postgres', qq{SELECT urp FROM zheap_undo_records('rr', 0, $slot) WHERE kind = 'update'});
+is(scalar(@updates), 6, 'a chain of six');
 
 # two records of one undo page, newest first; the newer one's link is set
 sub link_to_itself
@@ -294,6 +300,7 @@ my @chain = split /\n/, $node->safe_psql('postgres', q{SELECT urp FROM zheap_und
 is(scalar(@chain), 2, 'a spill chain of two');
 $node->stop;
 link_to_itself(@chain);
+link_to_itself(@updates[ 2, 3 ]);
 $node->start;
 for my $sql ('SELECT count(*) FROM sp', q{SELECT * FROM sp WHERE ctid = '(0,2)'})
 {
@@ -303,6 +310,13 @@ for my $sql ('SELECT count(*) FROM sp', q{SELECT * FROM sp WHERE ctid = '(0,2)'}
 (undef, $out, $err) = $node->psql('postgres', q{SELECT what FROM zheap_check('sp')});
 like($out . $err, qr/spill chain/, 'zheap_check() names it');
 (undef, $out, $err) = $node->psql('postgres', $_) for 'VACUUM sp', "INSERT INTO sp SELECT 1, repeat('z', 380) FROM generate_series(1, 5)";
+$node->safe_psql('postgres', q{ROLLBACK PREPARED 'r'});
+(undef, $out) = $node->psql('postgres', q{SELECT pg_zheap_drain_undo('1 s')});
+isnt($out, 't', 'a ring is not rolled back');
+ok($node->poll_query_until('postgres',
+	q{SELECT count(*) > 0 FROM pg_stat_progress_zheap_rollback WHERE last_error ~ 'as an older one'}), 'and shown');
+(undef, undef, $err) = $node->psql('postgres', 'SELECT sum(v) FROM rr', timeout => 180);
+like($err, qr/ERROR:.*names .* as an older one/, 'a reader of it ends');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM other'), '0', 'server lives');
 $node->stop('immediate');
 is(join("\n", grep { /TRAP:|PANIC:|terminated by signal/ } split /\n/, slurp_file($node->logfile)), '', 'no crash');

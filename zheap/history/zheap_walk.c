@@ -293,6 +293,30 @@ zheap_walk_look_up(int *until_look)
 }
 
 /*
+ * A record names an older one.  Within a tenure that has the same writer, so
+ * that both were on their undo page at once: there the older one comes first.
+ * (A link to another tenure may be stale, and its page written anew since.)
+ * So a record that names itself, or rings within a page, aren't walked for
+ * ever.
+ */
+static void
+check_link(const ZWalk *walk)
+{
+	UndoRecPtr	self = walk->raw.urp;
+	UndoRecPtr	chain = walk->undo.chain;
+
+	if ((walk->undo.flags & ZUNDO_TENURE_START) == 0 &&
+		UndoRecPtrIsValid(chain) && chain >= self &&
+		UndoRecPtrGetLog(chain) == UndoRecPtrGetLog(self) &&
+		UndoRecPtrGetBlock(chain) == UndoRecPtrGetBlock(self))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("undo record " UndoRecPtrFormat " of table block %u names " UndoRecPtrFormat " as an older one",
+						UndoRecPtrFormatArgs(self), walk->block,
+						UndoRecPtrFormatArgs(chain))));
+}
+
+/*
  * Read the record at walk->urp, written by walk->fxid, into walk->raw and
  * walk->undo, and remember it.  See zheap_walk_fetch.
  */
@@ -318,6 +342,7 @@ walk_read(ZWalk *walk, bool held)
 								 &walk->raw);
 	}
 	zheap_undo_decode(&walk->raw, &walk->undo);
+	check_link(walk);
 	return zheap_record_cache_put(walk->reader->persistence, &walk->raw,
 								  &walk->undo);
 }
