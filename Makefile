@@ -63,10 +63,12 @@ OBJS = \
 	zheap/format/zheap_stat.o \
 	zheap/owner/zheap_xact_slot_status.o \
 	zheap/owner/zheap_xact_slot.o \
+	zheap/history/zheap_look_up.o \
 	zheap/history/zheap_record_cache.o \
 	zheap/history/zheap_chain_index.o \
 	zheap/history/zheap_own_history.o \
 	zheap/history/zheap_spill_chain.o \
+	zheap/history/zheap_shared.o \
 	zheap/history/zheap_walk.o \
 	zheap/history/zheap_jump.o \
 	zheap/history/zheap_describe.o \
@@ -101,6 +103,7 @@ OBJS = \
 	zheap/wal/zheap_xlog_logical.o \
 	zheap/row/zheap_lockers.o \
 	zheap/row/zheap_row.o \
+	zheap/row/zheap_share.o \
 	zheap/row/zheap_lock.o \
 	zheap/row/zheap_row_write.o \
 	zheap/row/zheap_tuple_lock.o \

@@ -23,6 +23,7 @@
 
 #include "zheap/format/zheap_format.h"
 #include "zheap/history/zheap_spill_chain.h"
+#include "zheap/history/zheap_shared.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/owner/zheap_xact_slot.h"
 #include "inspect/zheap_inspect.h"
@@ -311,33 +312,6 @@ check_jump_ends(ZCheck *check, const ZWalk *walk, JumpEnd **ends)
 }
 
 /*
- * The walk stands at a row of len bytes.  If that is a stub whose ender hasn't
- * committed, is there room for a rollback?
- */
-static void
-check_stub(ZCheck *check, ZWalk *walk, uint16 len)
-{
-	ItemId		lp = PageGetItemId(check->page, check->off);
-	ZXactSlotData stub;
-
-	if (!zheap_page_get_stub(check->page, lp, &stub) || len <= lp->lp_len)
-		return;
-	switch (zheap_walk_status(walk, check->buffer))
-	{
-		case ZXACT_CURRENT:
-		case ZXACT_RUNNING:
-		case ZXACT_ABORTED:
-			zheap_check_page_complain(check,
-									  psprintf("stub of a row of %u bytes has only %u",
-											   len, lp->lp_len),
-									  "as many until its transaction has committed");
-			break;
-		default:
-			break;
-	}
-}
-
-/*
  * All versions of a row, from the page down to one that is visible to all.
  * The first record found must be the change that the header tells of.  Versions
  * by aborted writers aren't read: they may have columns that were added by the
@@ -359,8 +333,6 @@ check_history(ZCheck *check)
 					check->block, check->off, image, &len);
 	walk->budget = ROW_BUDGET;
 	state = zheap_walk_start(walk, check->page);
-	if (state == ZWALK_OWNED)
-		check_stub(check, walk, len);
 	while (state == ZWALK_OWNED)
 	{
 		ZXactStatus status = zheap_walk_status(walk, check->buffer);
@@ -405,6 +377,49 @@ check_history(ZCheck *check)
 	}
 	pfree(walk);
 	pfree(image);
+}
+
+/*
+ * The chain of the shared xact slot can be read, and live locks in it are told by
+ * the headers of their rows.  A page has one, or room for it (Z57).
+ */
+static void
+check_shared(ZCheck *check)
+{
+	Page		page = check->page;
+	const ZShared *s = zheap_shared_get(&check->reader, &check->hz, page,
+										check->block);
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+	AssertPageLocked(check->buffer);
+	for (int i = 0; s != NULL && i < s->nlocks; i++)
+	{
+		const ZSharedLock *lock = &s->lock[i];
+		ZTupleHeader header;
+		bool		mine;
+
+		if (lock->off > max ||
+			!ItemIdIsNormal(PageGetItemId(page, lock->off)) ||
+			!zheap_shared_lock_is_live(lock, &check->hz, &mine))
+			continue;
+		zheap_header_get((char *) PageGetItem(page,
+											  PageGetItemId(page, lock->off)),
+						 &header);
+		/* a change of the locker's own may stand for its lock (Z23) */
+		if (header.slot != 0)
+			continue;
+		if ((header.flags2 & ZH_MULTI_LOCKED) == 0 ||
+			(header.flags2 & ZH_MODE_MASK) >> ZH_MODE_SHIFT < lock->mode)
+			zheap_check_page_complain(check,
+									  psprintf("the header of row %u doesn't tell of its lock by transaction " UINT64_FORMAT,
+											   lock->off, lock->fxid),
+									  "lock bits as strong as the lock");
+	}
+	if (!ZPageHasShared(page) && zheap_xact_slot_may_share(check->rel) &&
+		ZPageGetOpaque(page)->nslots > 1 &&
+		zheap_page_total_free(page) < sizeof(ZXactSlotData))
+		zheap_check_page_complain(check, "the page has no room for a shared xact slot",
+								  "16 bytes");
 }
 
 /* Live row locks name line pointers that were not freed (Z60). */
@@ -563,6 +578,8 @@ check_units(ZCheck *check)
 	}
 	if (next_unit(check))
 		check_spill_chain(check);
+	if (next_unit(check))
+		check_shared(check);
 	if (next_unit(check))
 		check_locked(check);
 	for (check->off = FirstOffsetNumber; check->off <= max; check->off++)

@@ -140,7 +140,6 @@ static const FlagName flags1_names[] = {
 	{ZH_HASNULL, ZH_HASNULL, "hasnull"},
 	{ZH_HASEXTERNAL, ZH_HASEXTERNAL, "hasexternal"},
 	{ZH_HASVARWIDTH, ZH_HASVARWIDTH, "hasvarwidth"},
-	{ZH_ORIGIN, ZH_ORIGIN, "origin"},
 	{ZH_SLACK, ZH_SLACK, "slack"}
 };
 
@@ -153,7 +152,7 @@ static const FlagName flags2_names[] = {
 	{ZH_REUSED_MASK, ZH_REUSED_FOREIGN, "reused_foreign"},
 	{ZH_LOCK_ONLY, ZH_LOCK_ONLY, "lock_only"},
 	{ZH_MULTI_LOCKED, ZH_MULTI_LOCKED, "multi_locked"},
-	{ZH_HW_LOCKED, ZH_HW_LOCKED, "hw_locked"},
+	{ZH_MANY, ZH_MANY, "many"},
 	{ZH_SPECULATIVE, ZH_SPECULATIVE, "speculative"},
 	{ZH_STALE, ZH_STALE, "stale"}
 };
@@ -162,10 +161,8 @@ static const FlagName flags2_names[] = {
 static Datum
 header_flags(const ZTupleHeader *header)
 {
-	Datum		stub = CStringGetTextDatum("stub");
 	ArrayType  *first = flags_to_array(header->natts_flags1, flags1_names,
-									   lengthof(flags1_names), &stub,
-									   header->slot == ZXACT_STUB ? 1 : 0);
+									   lengthof(flags1_names), NULL, 0);
 	Datum	   *items;
 	int			n;
 
@@ -216,7 +213,6 @@ zheap_page_items(PG_FUNCTION_ARGS)
 
 				zheap_header_get(copy.data + lp->lp_off, &header);
 				values[4] = Int16GetDatum(header.slot);
-				nulls[4] = header.slot == ZXACT_STUB;
 				values[5] = Int16GetDatum(ZHeaderNatts(&header));
 				values[6] = header_flags(&header);
 			}
@@ -235,7 +231,7 @@ static const FlagName page_flag_names[] = {
 	{ZPAGE_ALL_RESOLVED, ZPAGE_ALL_RESOLVED, "all_resolved"},
 	{ZPAGE_ANNOUNCED, ZPAGE_ANNOUNCED, "announced"},
 	{ZPAGE_KEYS_ALLOWED, ZPAGE_KEYS_ALLOWED, "keys_allowed"},
-	{ZPAGE_HAS_STUBS, ZPAGE_HAS_STUBS, "has_stubs"},
+	{ZPAGE_HAS_SHARED, ZPAGE_HAS_SHARED, "has_shared"},
 	{ZPAGE_HAS_STALE, ZPAGE_HAS_STALE, "stale"}
 };
 
@@ -278,6 +274,22 @@ status_name(Fxid fxid, const UndoHorizons *hz)
 	return "unknown";
 }
 
+/* the shared one, with the youngest transaction that its chain names */
+static void
+put_shared_slot(FunctionCallInfo fcinfo, ZXactSlot slot)
+{
+	bool		empty = slot->fxid_bits == 0;
+	Datum		values[5];
+	bool		nulls[5] = {false, empty, empty, false, false};
+
+	values[0] = Int16GetDatum(ZXACT_SHARED);
+	values[1] = FxidGetDatum(ZSharedYoungest(slot));
+	values[2] = empty ? (Datum) 0 : urp_to_text(slot->urp);
+	values[3] = BoolGetDatum(false);
+	values[4] = CStringGetTextDatum(empty ? "free" : "shared");
+	zheap_inspect_put_row(fcinfo, values, nulls);
+}
+
 Datum
 zheap_page_slots(PG_FUNCTION_ARGS)
 {
@@ -313,6 +325,8 @@ zheap_page_slots(PG_FUNCTION_ARGS)
 			}
 			zheap_inspect_put_row(fcinfo, values, nulls);
 		}
+		if (ZPageHasShared(page))
+			put_shared_slot(fcinfo, ZPageGetShared(page));
 	}
 	relation_close(rel, AccessShareLock);
 	return (Datum) 0;
@@ -348,8 +362,8 @@ undo_flags_to_array(const ZUndo *undo)
 		more[n++] = CStringGetTextDatum("jump");
 	else if (ZUndoIsOpenDelete(undo))
 		more[n++] = CStringGetTextDatum("open");
-	else if (ZUndoHasBody(undo))
-		more[n++] = CStringGetTextDatum("body");
+	else if (ZUndoIsShared(undo))
+		more[n++] = CStringGetTextDatum("shared");
 	return PointerGetDatum(flags_to_array(undo->flags, undo_flag_names,
 										  lengthof(undo_flag_names), more, n));
 }
@@ -373,6 +387,8 @@ undo_kind_name(uint8 kind)
 			return "lock";
 		case ZUNDO_SPILL:
 			return "spill";
+		case ZUNDO_LIST:
+			return "list";
 		default:
 			return "unknown";
 	}
@@ -395,23 +411,35 @@ zheap_undo_records(PG_FUNCTION_ARGS)
 	UndoReader	reader;
 	UndoRecPtr	urp = InvalidUndoRecPtr;
 	Fxid		writer = InvalidFxid;
+	bool		shared = false;
+	bool		ends = false;
 
 	InitMaterializedSRF(fcinfo, 0);
 	if (copy_block(rel, block, copy.data))
 	{
 		ZXactSlot	slot = NULL;
 
-		if (id < 0 || id > ZPageGetOpaque(page)->nslots)
+		shared = id == ZXACT_SHARED && ZPageHasShared(page);
+		if (shared && (ZPageGetShared(page)->fxid_bits & ZSHARED_BASE) == 0)
+		{
+			slot = ZPageGetShared(page);
+			writer = ZSharedYoungest(slot);
+			ends = (slot->fxid_bits & ZSHARED_ENDS) != 0;
+			urp = slot->urp;
+		}
+		else if (shared)
+			;
+		else if (id < 0 || id > ZPageGetOpaque(page)->nslots)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("block %lld of table \"%s\" has %d transaction slots",
 							(long long) block, RelationGetRelationName(rel),
 							ZPageGetOpaque(page)->nslots)));
-		if (id > 0)
+		if (id > 0 && !shared)
 			slot = ZPageGetXactSlot(page, id);
-		else if (ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL)
+		else if (id == 0 && (ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL))
 			slot = ZPageGetSpill(page);
-		if (slot != NULL)
+		if (slot != NULL && !shared)
 		{
 			writer = ZXactSlotFxid(slot);
 			urp = slot->urp;
@@ -420,14 +448,17 @@ zheap_undo_records(PG_FUNCTION_ARGS)
 
 	undo_record_reader_open(&reader, rel);
 	while (UndoRecPtrIsValid(urp) &&
-		   writer >= undo_log_horizons().discard_before)
+		   (shared || writer >= undo_log_horizons().discard_before))
 	{
 		Datum		values[8];
 		bool		nulls[8] = {false};
 		bool		start;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!undo_record_fetch(&reader, urp, writer, (BlockNumber) block,
+		if (shared ?
+			!undo_record_fetch_kept(&reader, urp, writer, ends,
+									(BlockNumber) block, rec) :
+			!undo_record_fetch(&reader, urp, writer, (BlockNumber) block,
 							   false, rec))
 			break;
 		zheap_undo_decode(rec, undo);
@@ -437,7 +468,7 @@ zheap_undo_records(PG_FUNCTION_ARGS)
 		values[1] = CStringGetTextDatum(undo_kind_name(undo->kind));
 		values[2] = undo_flags_to_array(undo);
 		values[3] = Int16GetDatum(undo->offset);
-		values[4] = FxidGetDatum(writer);
+		values[4] = FxidGetDatum(rec->writer);
 		values[5] = Int64GetDatum((int64) undo->cid);
 		values[6] = FxidGetDatum(undo->prev_fxid);
 		nulls[6] = !start || undo->prev_fxid == InvalidFxid;
@@ -449,6 +480,12 @@ zheap_undo_records(PG_FUNCTION_ARGS)
 			writer = undo->prev_fxid;
 			if (writer == InvalidFxid)
 				break;
+			shared = false;
+		}
+		else if (shared)
+		{
+			writer = undo->below_youngest;
+			ends = undo->below_ends;
 		}
 		urp = undo->chain;
 	}

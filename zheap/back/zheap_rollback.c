@@ -30,6 +30,7 @@
 #include "zheap/back/zheap_back.h"
 #include "zheap/format/zheap_format.h"
 #include "zheap/history/zheap_history.h"
+#include "zheap/history/zheap_shared.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/owner/zheap_xact_slot.h"
 
@@ -242,7 +243,6 @@ has_tenure(Rollback *rb, uint8 id, Fxid lf)
 	rb->walk.undo = keep;
 	rb->walk.undo.diff.oldbytes = NULL;
 	rb->walk.undo.jump.diff.oldbytes = NULL;
-	rb->walk.undo.body = NULL;
 	return result;
 }
 
@@ -282,6 +282,12 @@ restore_owner(Rollback *rb, uint8 id, ZTupleHeader *hdr)
 		}
 	}
 
+	/* an owner below the shared xact slot's chain, as recorded */
+	if (old == ZUNDO_OLD_LINK && (hdr->flags2 & ZH_LOCK_ONLY) == 0 &&
+		r->link_fxid >= rb->walk.hz->all_visible_before &&
+		hdr->slot == ZXACT_SHARED && ZPageHasShared(rb->page))
+		return;
+
 	/* visible to all, then already or frozen since */
 	hdr->slot = 0;
 	hdr->flags2 &= ~(ZH_REUSED_MASK | ZH_INPLACE);
@@ -296,14 +302,16 @@ restore_owner(Rollback *rb, uint8 id, ZTupleHeader *hdr)
 static void
 restore_lock_bits(ZTupleHeader *hdr, const ZTupleHeader *cur)
 {
-	uint16		bits = cur->flags2 & (ZH_MULTI_LOCKED | ZH_HW_LOCKED);
+	uint16		bits = cur->flags2 & (ZH_MULTI_LOCKED | ZH_MANY);
 	uint16		mode = Max(cur->flags2 & ZH_MODE_MASK,
 						   hdr->flags2 & ZH_MODE_MASK);
 
 	if (hdr->flags2 & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED))
-		bits |= ZH_MULTI_LOCKED;
-	if (bits != 0)
+		bits |= ZH_MULTI_LOCKED | (hdr->flags2 & ZH_MANY);
+	if (bits & ZH_MULTI_LOCKED)
 		bits |= mode;
+	else
+		bits = 0;
 	hdr->flags2 = (hdr->flags2 & ~(ZH_LOCK_BITS | ZH_STALE)) | bits |
 		(cur->flags2 & ZH_STALE);
 }
@@ -403,8 +411,8 @@ rollback_lock(Rollback *rb, uint8 id)
 	hdr.flags2 &= ~(ZH_LOCK_ONLY | ZH_REUSED_MASK | ZH_INPLACE);
 	if (r->replaced)
 		hdr.flags2 |= ZH_MULTI_LOCKED;
-	if ((hdr.flags2 & (ZH_MULTI_LOCKED | ZH_HW_LOCKED)) == 0)
-		hdr.flags2 &= ~ZH_MODE_MASK;
+	if ((hdr.flags2 & ZH_MULTI_LOCKED) == 0)
+		hdr.flags2 &= ~(ZH_MODE_MASK | ZH_MANY);
 	zheap_header_put(tuple, &hdr);
 }
 
@@ -483,75 +491,47 @@ rollback_xact_slot(Rollback *rb, uint8 id)
 }
 
 /*
- * A stub whose ender aborted becomes the row that it was: its allocation, which
- * it has kept, takes the body that the record has (Z58).  The record has to do
- * with no other row and no xact slot.  False: the batch is full.
+ * Rows that ended by the shared xact slot, and whose ender aborted: rows, and what
+ * becomes of them, don't depend on each other, nor on any xact slot (Z59).  The
+ * entry stays in the chain, dead.  Likewise a row that was put on a page which it
+ * fills, its lockers carried along: its insertion is the base of the chain.
+ * False: the batch is full.
  */
 static bool
-rollback_stub(Rollback *rb, OffsetNumber off)
-{
-	const ZUndo *r = &rb->walk.undo;
-	ItemId		lp = PageGetItemId(rb->page, off);
-	uint16		alloc = lp->lp_len;
-	uint16		len;
-	PGAlignedBlock image;
-	ZXactSlotData stub;
-	ZTupleHeader cur;
-	ZTupleHeader hdr;
-
-	Assert(ItemIdIsNormal(lp));
-	if (rb->left-- <= 0)
-		return false;
-
-	UNDO_POINT("stub-taken-back");
-	if (!zheap_page_get_stub(rb->page, lp, &stub))
-		zheap_walk_corrupt(rb->walk.rel, rb->walk.block, off,
-						   "a stub whose ender aborted");
-	zheap_header_get((char *) PageGetItem(rb->page, lp), &cur);
-	rb->walk.off = off;
-	rb->walk.slot = NULL;
-	rb->walk.fxid = ZXactSlotFxid(&stub);
-	rb->walk.urp = stub.urp;
-	fetch_record(rb);
-	if (!ZUndoHasBody(r) || r->offset != off)
-		zheap_walk_corrupt(rb->walk.rel, rb->walk.block, off,
-						   "a record with the body of a stub");
-	len = ZHEAP_HEADER_SIZE + r->bodylen;
-	if (len > alloc)
-		zheap_walk_corrupt(rb->walk.rel, rb->walk.block, off,
-						   "an allocation that holds the version to be restored");
-	hdr = r->oldhdr;
-	hdr.natts_flags1 &= ~ZH_SLACK;
-	if (ZHeaderIsEnded(&hdr))
-		zheap_walk_corrupt(rb->walk.rel, rb->walk.block, off,
-						   "a row that had not ended before it was changed");
-	/* to look for the owner is to read other records */
-	memcpy(image.data + ZHEAP_HEADER_SIZE, r->body, r->bodylen);
-	restore_owner(rb, ZXACT_STUB, &hdr);
-	restore_lock_bits(&hdr, &cur);
-	zheap_header_put(image.data, &hdr);
-	if (!zheap_page_replace(rb->page, off, image.data, len))
-		elog(ERROR, "could not restore a tuple within its allocation");
-	Assert(lp->lp_len == alloc);
-	return true;
-}
-
-/* All of them: rows, and what becomes of them, don't depend on each other. */
-static bool
-rollback_stubs(Rollback *rb)
+rollback_shared(Rollback *rb)
 {
 	OffsetNumber max = PageGetMaxOffsetNumber(rb->page);
+	ZWalk	   *walk = &rb->walk;
 
-	if ((ZPageGetOpaque(rb->page)->flags & ZPAGE_HAS_STUBS) == 0)
+	if (!zheap_shared_any_aborted(walk->reader, walk->hz, rb->page,
+								  walk->block))
 		return true;
-	change_any(rb);
 	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
 	{
-		if (zheap_xact_slot_stub_is_aborted(rb->page, off, rb->walk.hz) &&
-			!rollback_stub(rb, off))
+		if (!zheap_shared_is_aborted(walk->reader, walk->hz, rb->page,
+									 walk->block, off))
+			continue;
+		if (rb->left-- <= 0)
 			return false;
+		UNDO_POINT("end-taken-back");
+		walk->off = off;
+		walk->slot = NULL;
+		walk->fxid = zheap_shared_owner(walk->reader, walk->hz, rb->page,
+										walk->block, off, &walk->urp);
+		fetch_record(rb);
+		if (ZUndoIsInsert(&walk->undo) && !zheap_shared_ended(rb->page, off))
+		{
+			rollback_insert(rb, ZXACT_SHARED);
+			continue;
+		}
+		if (!ZUndoIsShared(&walk->undo) || !ZUndoIsChange(&walk->undo) ||
+			walk->undo.offset != off)
+			zheap_walk_corrupt(walk->rel, walk->block, off,
+							   "a record that ended the row");
+		rollback_change(rb, ZXACT_SHARED);
+		/* what it was before may be the base's */
+		off--;
 	}
-	zheap_page_note_stubs(rb->page);
 	return true;
 }
 
@@ -595,7 +575,7 @@ rollback_work(Relation rel, UndoReader *reader, const UndoHorizons *hz,
 		   sizeof(Tenures *));
 	for (int id = 1; done && id <= ZPageGetOpaque(work)->nslots; id++)
 		done = rollback_xact_slot(&rb, (uint8) id);
-	done = done && rollback_stubs(&rb);
+	done = done && rollback_shared(&rb);
 	forget_tenures(&rb);
 	zheap_page_assert_sound(work, block, "rollback");
 	*inserts = rb.inserts;
@@ -620,11 +600,14 @@ rollback_batch(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	AssertPageExclusive(buffer);
 	Assert(CritSectionCount == 0 && !RecoveryInProgress());
 	*same_room = false;
-	if (!zheap_xact_slot_any_aborted(buffer, page, hz) &&
-		!zheap_xact_slot_any_stub_aborted(page, hz))
-		return false;
-
 	undo_record_reader_open(&reader, rel);
+	if (!zheap_xact_slot_any_aborted(buffer, page, hz) &&
+		!zheap_shared_any_aborted(&reader, hz, page,
+								  BufferGetBlockNumber(buffer)))
+	{
+		undo_record_reader_close(&reader);
+		return false;
+	}
 	work = zheap_delta_begin_parts(&delta, rel, buffer);
 	done = rollback_work(rel, &reader, hz, work, &delta,
 						 BufferGetBlockNumber(buffer), &inserts);

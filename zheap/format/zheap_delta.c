@@ -446,11 +446,12 @@ delta_conflict(XLogReaderState *record)
 	return conflict;
 }
 
-/* Repeat the deed, see zheap_delta_grow(). */
+/* Repeat the deed, see zheap_delta_grow() and zheap_delta_share(). */
 static void
-delta_redo_grow(Page page)
+delta_redo_deed(Page page, uint8 flags)
 {
-	if (!zheap_page_grow_xact_slots(page))
+	if (!((flags & ZDELTA_GROW) ? zheap_page_grow_xact_slots(page) :
+		  zheap_page_make_shared(page)))
 		elog(PANIC, "no room for another xact slot of a zheap page in redo");
 }
 
@@ -470,8 +471,8 @@ zheap_delta_redo(XLogReaderState *record)
 		Size		len;
 		char	   *data = XLogRecGetBlockData(record, 0, &len);
 
-		if (zheap_delta_flags(record) & ZDELTA_GROW)
-			delta_redo_grow(page);
+		if (zheap_delta_flags(record) & (ZDELTA_GROW | ZDELTA_SHARE))
+			delta_redo_deed(page, zheap_delta_flags(record));
 		else if (data != NULL)
 			delta_apply(page, data, len);
 		else
@@ -493,26 +494,29 @@ zheap_delta_desc(StringInfo buf, XLogReaderState *record)
 		appendStringInfoString(buf, "one xact slot more");
 		return;
 	}
+	if (zheap_delta_flags(record) & ZDELTA_SHARE)
+	{
+		appendStringInfoString(buf, "a shared xact slot");
+		return;
+	}
 	(void) XLogRecGetBlockData(record, 0, &len);
 	appendStringInfo(buf, "conflict " UINT64_FORMAT ", %zu bytes",
 					 delta_conflict(record), len);
 }
 
-bool
-zheap_delta_grow(Relation rel, Buffer buffer)
+/* do and log what has its own function on the page and in redo */
+static void
+delta_do_deed(Relation rel, Buffer buffer, uint8 flag)
 {
 	Page		page = BufferGetPage(buffer);
 	char		head[DELTA_MAX_HEAD];
 	bool		done PG_USED_FOR_ASSERTS_ONLY;
 
 	AssertPageExclusive(buffer);
-	Assert(CritSectionCount == 0 && zheap_page_is_valid(page));
-	if (ZPageGetOpaque(page)->nslots >= XACT_SLOTS_AT_MOST ||
-		zheap_page_total_free(page) < sizeof(ZXactSlotData))
-		return false;
-
+	Assert(CritSectionCount == 0);
 	START_CRIT_SECTION();
-	done = zheap_page_grow_xact_slots(page);
+	done = flag == ZDELTA_GROW ? zheap_page_grow_xact_slots(page) :
+		zheap_page_make_shared(page);
 	Assert(done);
 	MarkBufferDirty(buffer);
 	UNDO_POINT("growing");
@@ -521,12 +525,39 @@ zheap_delta_grow(Relation rel, Buffer buffer)
 		XLogRecPtr	lsn;
 
 		XLogBeginInsert();
-		delta_register_head(head, ZDELTA_GROW, InvalidFxid);
+		delta_register_head(head, flag, InvalidFxid);
 		XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
 		lsn = undo_images_insert(XLOG_ZHEAP_DELTA);
 		PageSetLSN(page, lsn);
 	}
 	END_CRIT_SECTION();
 	UNDO_POINT("grown");
+}
+
+bool
+zheap_delta_grow(Relation rel, Buffer buffer)
+{
+	Page		page = BufferGetPage(buffer);
+
+	Assert(zheap_page_is_valid(page));
+	if (ZPageGetOpaque(page)->nslots >= XACT_SLOTS_AT_MOST ||
+		zheap_page_total_free(page) <
+		sizeof(ZXactSlotData) + zheap_page_shared_room(page))
+		return false;
+	delta_do_deed(rel, buffer, ZDELTA_GROW);
+	return true;
+}
+
+bool
+zheap_delta_share(Relation rel, Buffer buffer)
+{
+	Page		page = BufferGetPage(buffer);
+	int			n = ZPageGetOpaque(page)->nslots;
+
+	Assert(zheap_page_is_valid(page) && !ZPageHasShared(page));
+	if (zheap_page_total_free(page) < sizeof(ZXactSlotData) && n > 1 &&
+		!ZXactSlotIsFree(ZPageGetXactSlot(page, n)))
+		return false;
+	delta_do_deed(rel, buffer, ZDELTA_SHARE);
 	return true;
 }

@@ -103,16 +103,20 @@ extern void zheap_delta_log_conflict(Relation rel, BlockNumber block,
  */
 extern bool zheap_delta_grow(Relation rel, Buffer buffer);
 
+/* likewise: the page gets a shared xact slot; see zheap_page_make_shared() */
+extern bool zheap_delta_share(Relation rel, Buffer buffer);
+
 /*
  *	DELTA		flags u8, or nothing at all if there are none; CONFLICT:
  *				horizon for standby snapshots, packed
  *				block 0: table page: {offset u16, length u16, bytes}, or a
- *				full image; GROW: no data
+ *				full image; GROW, SHARE: no data
  */
 #define ZDELTA_CONFLICT			0x01
 #define ZDELTA_TOLD				0x02	/* a speculative insertion failed, and
 										 * decoding is to know */
 #define ZDELTA_GROW				0x04	/* no ranges: one xact slot more */
+#define ZDELTA_SHARE			0x08	/* likewise: a shared xact slot */
 
 extern uint8 zheap_delta_flags(XLogReaderState *record);
 
@@ -149,7 +153,8 @@ extern void zheap_delta_desc(StringInfo buf, XLogReaderState *record);
 #define XLOG_ZHEAP_UPDATE		0x80	/* in place */
 #define XLOG_ZHEAP_MOVE			0x90
 #define XLOG_ZHEAP_DELETE		0xA0
-#define XLOG_ZHEAP_LOCK			0xB0	/* or speculative insertion confirmed */
+#define XLOG_ZHEAP_LOCK			0xB0	/* or speculative insertion confirmed,
+										 * or a list of live locks */
 #define XLOG_ZHEAP_DELTA		0xC0	/* or one xact slot more */
 
 #endif							/* ZHEAP_FORMAT_H */

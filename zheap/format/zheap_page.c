@@ -69,35 +69,6 @@ zheap_page_tuple_len(const char *tuple, uint16 lp_len)
 }
 
 /*
- * Never more than ZHEAP_MAX_ORIGINS; what doesn't fit the row isn't counted.
- */
-int
-zheap_page_tuple_origins(const char *tuple, uint16 len, ZOrigin *origins)
-{
-	ZOrigin		found[ZHEAP_MAX_ORIGINS];
-	ZTupleHeader header;
-	int			n = 0;
-	bool		more;
-
-	zheap_header_get(tuple, &header);
-	more = (header.natts_flags1 & ZH_ORIGIN) != 0;
-	while (more && n < ZHEAP_MAX_ORIGINS &&
-		   len >= ZHEAP_HEADER_SIZE + ZHEAP_ORIGIN_SIZE)
-	{
-		len -= ZHEAP_ORIGIN_SIZE;
-		memcpy(&found[n].newest, tuple + len, sizeof(Fxid));
-		memcpy(&found[n].tid, tuple + len + sizeof(Fxid),
-			   sizeof(ItemPointerData));
-		more = (found[n].tid.ip_posid & ZHEAP_ORIGIN_MORE) != 0;
-		found[n].tid.ip_posid &= ~ZHEAP_ORIGIN_MORE;
-		n++;
-	}
-	for (int i = 0; origins != NULL && i < n; i++)
-		origins[i] = found[n - 1 - i];
-	return n;
-}
-
-/*
  * Write a body into an allocation of alloc bytes; what is left over becomes
  * slack.  The number of slack bytes is stored in the last of them; 255 there
  * means that a u16 in the two bytes before it has the number.
@@ -304,6 +275,7 @@ zheap_page_hole_room(Page page)
 	Assert(zheap_page_is_valid(page));
 	if (PageGetMaxOffsetNumber(page) >= MaxHeapTuplesPerPage)
 		return 0;
+	keep += zheap_page_shared_room(page);
 	if (nslots < kept)
 		keep += (kept - nslots) * sizeof(ZXactSlotData);
 	return room > keep ? room - keep : 0;
@@ -334,6 +306,9 @@ zheap_page_insert_room(Page page)
 	kept = zheap_page_slots_kept(sums.nrows + 1);
 	if (nslots < kept && max > 0)
 		keep += (kept - nslots) * sizeof(ZXactSlotData);
+	/* one big row may take the room of all, but that of the only xact slot */
+	if (nslots > 1 || max > 0)
+		keep += zheap_page_shared_room(page);
 
 	return room > keep ? room - keep : 0;
 }
@@ -531,70 +506,6 @@ zheap_page_drop_slack(Page page, OffsetNumber off)
 }
 
 /* ----------------------------------------------------------------
- *	stubs
- * ----------------------------------------------------------------
- */
-
-bool
-zheap_page_set_stub(Page page, OffsetNumber off, const ZTupleHeader *header,
-					Fxid fxid, UndoRecPtr urp)
-{
-	ZXactSlotData slot = {fxid, urp};
-	ZTupleHeader stub = *header;
-	char		bytes[ZHEAP_STUB_SIZE];
-	ItemId		lp = PageGetItemId(page, off);
-	char	   *tuple;
-
-	Assert(ZHeaderIsEnded(header));
-	Assert(off >= FirstOffsetNumber && off <= PageGetMaxOffsetNumber(page));
-	Assert(ItemIdIsNormal(lp));
-	Assert(fxid >= FirstNormalTransactionId && UndoRecPtrIsValid(urp));
-	stub.slot = ZXACT_STUB;
-	stub.natts_flags1 &= ZH_NATTS_MASK;
-	stub.flags2 &= ~(ZH_REUSED_MASK | ZH_LOCK_ONLY | ZH_SPECULATIVE);
-	zheap_header_put(bytes, &stub);
-	memcpy(bytes + ZHEAP_HEADER_SIZE, &slot, sizeof(slot));
-
-	if (lp->lp_len < ZHEAP_STUB_SIZE &&
-		!zheap_page_replace(page, off, bytes, ZHEAP_STUB_SIZE))
-		return false;
-	Assert(lp->lp_len >= ZHEAP_STUB_SIZE);
-	tuple = (char *) page + lp->lp_off;
-	memset(tuple, 0, lp->lp_len);
-	memcpy(tuple, bytes, ZHEAP_STUB_SIZE);
-	ZPageGetOpaque(page)->flags |= ZPAGE_HAS_STUBS;
-	return true;
-}
-
-void
-zheap_page_shrink_stub(Page page, OffsetNumber off)
-{
-	ItemId		lp = PageGetItemId(page, off);
-
-	Assert(ItemIdIsNormal(lp) && lp->lp_len >= ZHEAP_STUB_SIZE);
-	Assert(off >= FirstOffsetNumber && off <= PageGetMaxOffsetNumber(page));
-	Assert((uint8) ((char *) page)[lp->lp_off] == ZXACT_STUB);
-	lp->lp_len = ZHEAP_STUB_SIZE;
-}
-
-void
-zheap_page_note_stubs(Page page)
-{
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
-	ZXactSlotData stub;
-
-	Assert(zheap_page_is_valid(page));
-	if ((ZPageGetOpaque(page)->flags & ZPAGE_HAS_STUBS) == 0)
-		return;
-	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
-	{
-		if (zheap_page_get_stub(page, PageGetItemId(page, off), &stub))
-			return;
-	}
-	ZPageGetOpaque(page)->flags &= ~ZPAGE_HAS_STUBS;
-}
-
-/* ----------------------------------------------------------------
  *	line pointers
  * ----------------------------------------------------------------
  */
@@ -705,6 +616,58 @@ zheap_page_grow_xact_slots(Page page)
 	return true;
 }
 
+/* rows of the only xact slot are those of an owner below the shared one's chain */
+static void
+share_rows(Page page)
+{
+	for (OffsetNumber off = FirstOffsetNumber;
+		 off <= PageGetMaxOffsetNumber(page); off++)
+	{
+		ItemId		lp = PageGetItemId(page, off);
+		char	   *tuple = (char *) page + lp->lp_off;
+		ZTupleHeader header;
+
+		if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
+			continue;
+		zheap_header_get(tuple, &header);
+		if (header.slot != 1)
+			continue;
+		header.slot = ZXACT_SHARED;
+		ZHeaderSetReused(&header, ZH_REUSED_FOREIGN);
+		zheap_header_put(tuple, &header);
+	}
+}
+
+bool
+zheap_page_make_shared(Page page)
+{
+	ZPageOpaque opaque = ZPageGetOpaque(page);
+	int			n = opaque->nslots;
+	ZXactSlot	last = ZPageGetXactSlot(page, n);
+
+	Assert(zheap_page_is_valid(page) && !ZPageHasShared(page));
+	if (zheap_page_make_room(page, sizeof(ZXactSlotData)))
+	{
+		shift_tuples(page, n, -(int) sizeof(ZXactSlotData));
+		opaque->flags |= ZPAGE_HAS_SHARED;
+		memset(ZPageGetShared(page), 0, sizeof(ZXactSlotData));
+	}
+	else if (n == 1 || ZXactSlotIsFree(last))
+	{
+		if (!ZXactSlotIsFree(last))
+		{
+			share_rows(page);
+			last->fxid_bits = ZXactSlotFxid(last) | ZSHARED_BASE;
+		}
+		opaque->nslots = (uint8) (n - 1);
+		opaque->flags |= ZPAGE_HAS_SHARED;
+	}
+	else
+		return false;
+	Assert(zheap_page_is_valid(page));
+	return true;
+}
+
 void
 zheap_page_trim_xact_slots(Page page)
 {
@@ -713,17 +676,30 @@ zheap_page_trim_xact_slots(Page page)
 	int			keep = n;
 	int			least = PageGetMaxOffsetNumber(page) > 0 ?
 		ZHEAP_INITIAL_XACT_SLOTS : 1;
+	bool		unshare = ZPageHasShared(page) &&
+		ZPageGetShared(page)->fxid_bits == 0;
 
 	Assert(zheap_page_is_valid(page));
 
+	if (unshare && n == 0)
+	{
+		/* in its own place */
+		opaque->flags &= ~ZPAGE_HAS_SHARED;
+		opaque->nslots = 1;
+		return;
+	}
+	if (ZPageHasShared(page) && !unshare)
+		return;
 	while (keep > least &&
 		   ZXactSlotIsFree(ZPageGetXactSlot(page, keep)))
 		keep--;
-	if (keep == n)
+	if (keep == n && !unshare)
 		return;
 
-	shift_tuples(page, keep, (n - keep) * (int) sizeof(ZXactSlotData));
+	shift_tuples(page, keep,
+				 (n - keep + unshare) * (int) sizeof(ZXactSlotData));
 	opaque->nslots = (uint8) keep;
+	opaque->flags &= ~ZPAGE_HAS_SHARED;
 	Assert(zheap_page_is_valid(page));
 }
 
@@ -731,7 +707,8 @@ zheap_page_trim_xact_slots(Page page)
  *	the spill chain
  * ----------------------------------------------------------------
  *
- * The last xact slot ends where the spill field ends: in front of the opaque.
+ * The spill field is the last one, in front of the opaque; its place is made by
+ * the last xact slot, and by the shared one's moving there.
  */
 bool
 zheap_page_can_begin_spill(Page page)
@@ -757,6 +734,10 @@ zheap_page_put_spill(Page page, Fxid fxid, UndoRecPtr urp)
 
 	if ((opaque->flags & ZPAGE_HAS_SPILL) == 0)
 	{
+		ZXactSlot	last = ZPageGetXactSlot(page, opaque->nslots);
+
+		if (ZPageHasShared(page))
+			*last = *ZPageGetShared(page);
 		opaque->nslots--;
 		opaque->flags |= ZPAGE_HAS_SPILL;
 	}
@@ -771,16 +752,28 @@ void
 zheap_page_end_spill(Page page)
 {
 	ZPageOpaque opaque = ZPageGetOpaque(page);
+	ZXactSlot	spill = ZPageGetSpill(page);
 
 	Assert(zheap_page_is_valid(page));
-	Assert(opaque->flags & ZPAGE_HAS_SPILL);
-
-	memset(ZPageGetSpill(page), 0, sizeof(ZXactSlotData));
-	opaque->flags &= ~ZPAGE_HAS_SPILL;
-	if (opaque->nslots < ZHEAP_MAX_XACT_SLOTS)
-		opaque->nslots++;
-	else
+	if (opaque->nslots == ZHEAP_MAX_XACT_SLOTS)
+	{
+		if (ZPageHasShared(page))
+			*spill = *ZPageGetShared(page);
+		opaque->flags &= ~ZPAGE_HAS_SPILL;
 		shift_tuples(page, opaque->nslots, (int) sizeof(ZXactSlotData));
+		Assert(zheap_page_is_valid(page));
+		return;
+	}
+	if (ZPageHasShared(page))
+	{
+		ZXactSlot	shared = ZPageGetShared(page);
+
+		*spill = *shared;
+		spill = shared;
+	}
+	memset(spill, 0, sizeof(ZXactSlotData));
+	opaque->flags &= ~ZPAGE_HAS_SPILL;
+	opaque->nslots++;
 	Assert(zheap_page_is_valid(page));
 }
 

@@ -8,8 +8,9 @@
  *	| header | line ptrs   | hole       | tuples    | special space     |
  *	+--------+-------------+------------+-----------+-------------------+
  *
- *	special space:	xact slots 1..n, 16 bytes each | [spill, 16 bytes] |
- *					opaque, 8 bytes (always the last 8 of the page)
+ *	special space:	xact slots 1..n, 16 bytes each | [shared, 16 bytes] |
+ *					[spill, 16 bytes] | opaque, 8 bytes (always the last 8 of
+ *					the page)
  *
  * Tuples are packed without alignment.  Nobody keeps a pointer into a page
  * after its content lock is given up, so bytes may move under the exclusive
@@ -59,7 +60,7 @@ StaticAssertDecl(sizeof(ZPageOpaqueData) == 8, "zheap page opaque is 8 bytes");
 #define ZPAGE_ANNOUNCED			0x0004	/* index scans expect STALE rows */
 #define ZPAGE_KEYS_ALLOWED		0x0008	/* all of them: keys may change in
 										 * place */
-#define ZPAGE_HAS_STUBS			0x0010	/* there may be some; see below */
+#define ZPAGE_HAS_SHARED		0x0010	/* has a shared xact slot; see below */
 #define ZPAGE_HAS_STALE			0x0020	/* there may be rows marked STALE, or
 										 * line pointers without a body that
 										 * were (Z45) */
@@ -86,6 +87,19 @@ typedef ZXactSlotData *ZXactSlot;
 #define ZXactSlotIsFree(s)		((s)->fxid_bits == 0)
 #define ZXactSlotIsAmbiguous(s) (((s)->fxid_bits & ZXACT_AMBIGUOUS) != 0)
 
+/*
+ * Shared xact slot (Z56): the head of a chain of undo records by any number of
+ * transactions, {the youngest of all that the chain names, newest record}; no
+ * record: {0, 0}.  Where it took the place of the page's only xact slot, that
+ * one's owner and its newest record, with BASE, until there is a record.  Rows
+ * that ended by it, and those of that owner, have ZXACT_SHARED for xact slot id.
+ */
+#define ZXACT_SHARED			255 /* no id of the page's xact slots */
+#define ZSHARED_ENDS			(UINT64CONST(1) << 61)	/* rows ended by it */
+#define ZSHARED_BASE			(UINT64CONST(1) << 60)
+#define ZSHARED_FXID_MASK		(ZSHARED_BASE - 1)
+#define ZSharedYoungest(s)		((Fxid) ((s)->fxid_bits & ZSHARED_FXID_MASK))
+
 #define ZHEAP_MAX_XACT_SLOTS	254
 #define ZHEAP_INITIAL_XACT_SLOTS 2
 #define ZHEAP_XACT_SLOTS_ROOM	6	/* a new page has room to grow to this */
@@ -95,14 +109,15 @@ typedef ZXactSlotData *ZXactSlot;
 	UNDO_KNOB("xact-slots-kept", ZHEAP_XACT_SLOTS_ROOM, 2, ZHEAP_XACT_SLOTS_ROOM)
 
 /*
- * ... but no further than is of use on a page with so many rows: one for each,
- * and one for what is spilled.  So a page takes four chunks of large values.
+ * ... but no further than is of use on a page with so many rows: one for each.
+ * With the room of a shared one, which also does for what is spilled, a page takes
+ * four chunks of large values.
  */
 static inline int
 zheap_page_slots_kept(int nrows)
 {
 	Assert(nrows >= 0);
-	return Min(nrows + 1, ZHEAP_XACT_SLOT_RESERVE);
+	return Min(nrows, ZHEAP_XACT_SLOT_RESERVE);
 }
 
 /*
@@ -120,6 +135,11 @@ zheap_page_slots_kept(int nrows)
 #define ZPageGetXactSlot(page, id) \
 	(AssertMacro((id) >= 1 && (id) <= ZPageGetOpaque(page)->nslots), \
 	 &ZPageGetXactSlots(page)[(id) - 1])
+#define ZPageHasShared(page) \
+	((ZPageGetOpaque(page)->flags & ZPAGE_HAS_SHARED) != 0)
+#define ZPageGetShared(page) \
+	(AssertMacro(ZPageHasShared(page)), \
+	 &ZPageGetXactSlots(page)[ZPageGetOpaque(page)->nslots])
 #define ZPageGetSpill(page) \
 	(AssertMacro(ZPageGetOpaque(page)->flags & ZPAGE_HAS_SPILL), \
 	 (ZXactSlot) ((char *) ZPageGetOpaque(page) - sizeof(ZXactSlotData)))
@@ -133,8 +153,7 @@ zheap_page_slots_kept(int nrows)
 
 /*
  * Tuple: 5 bytes of header, null bitmap if any ((natts + 7) / 8 bytes), then
- * the values without padding; with ORIGIN old TIDs of the row behind them, 14
- * bytes each (Z24); with SLACK unused bytes up to lp_len, the last of which
+ * the values without padding; with SLACK unused bytes up to lp_len, the last of which
  * holds their number, or 255 with the number as u16 in the two bytes before it.
  *
  *	byte 0		xact slot id (0 = visible to all)
@@ -153,25 +172,10 @@ typedef struct ZTupleHeader
 
 #define ZHEAP_HEADER_SIZE		5
 
-/*
- * Stub: a row that ended, with an xact slot of its own in the place of its body
- * (Z56):
- *
- *	byte 0		ZXACT_STUB, which is no id of the page's xact slots
- *	bytes 1-2	natts, no flags: there is no body that they could describe
- *	bytes 3-4	flags2, ended; never LOCK_ONLY, SPECULATIVE or REUSED
- *	bytes 5-20	xact slot: the transaction that ended the row, and its record;
- *				unaligned, so that it never gets a hint
- *	from 21		zeroes up to lp_len
- */
-#define ZXACT_STUB				255
-#define ZHEAP_STUB_SIZE			(ZHEAP_HEADER_SIZE + sizeof(ZXactSlotData))
-
 #define ZH_NATTS_MASK			0x07FF
 #define ZH_HASNULL				0x0800
 #define ZH_HASEXTERNAL			0x1000	/* some value is toasted out of line */
 #define ZH_HASVARWIDTH			0x2000
-#define ZH_ORIGIN				0x4000
 #define ZH_SLACK				0x8000	/* of the allocation, not of the body */
 
 /* flags2 */
@@ -187,16 +191,15 @@ typedef struct ZTupleHeader
 #define ZH_REUSED_FOREIGN		0x0010	/* ... older foreign one */
 #define ZH_LOCK_ONLY			0x0020	/* the xact slot is a locker's */
 #define ZH_MULTI_LOCKED			0x0040
-#define ZH_HW_LOCKED			0x0080
-#define ZH_MODE_MASK			0x0300	/* at least the strongest lock mode; as a
-										 * whole: maybe of many (Z23) */
+#define ZH_MANY					0x0080	/* maybe more lockers than one (Z23) */
+#define ZH_MODE_MASK			0x0300	/* at least the strongest lock mode */
 #define ZH_MODE_SHIFT			8	/* LockTupleMode, 0..3 */
 #define ZH_SPECULATIVE			0x0400
 #define ZH_STALE				0x0800	/* indexes may have entries of older
 										 * keys of the row (Z45) */
 
 #define ZH_LOCK_BITS \
-	(ZH_LOCK_ONLY | ZH_MULTI_LOCKED | ZH_HW_LOCKED | ZH_MODE_MASK)
+	(ZH_LOCK_ONLY | ZH_MULTI_LOCKED | ZH_MANY | ZH_MODE_MASK)
 
 #define ZHeaderNatts(h)			((h)->natts_flags1 & ZH_NATTS_MASK)
 #define ZHeaderIsEnded(h)		(((h)->flags2 & ZH_END_MASK) != 0)
@@ -230,19 +233,6 @@ zheap_header_put(char *tuple, const ZTupleHeader *header)
 	memcpy(tuple + 3, &header->flags2, sizeof(uint16));
 }
 
-/* the xact slot of the stub that a line pointer has; false if it has none */
-static inline bool
-zheap_page_get_stub(Page page, ItemId lp, ZXactSlotData *slot)
-{
-	const char *tuple = (char *) page + lp->lp_off;
-
-	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp) ||
-		lp->lp_len < ZHEAP_STUB_SIZE || (uint8) tuple[0] != ZXACT_STUB)
-		return false;
-	memcpy(slot, tuple + ZHEAP_HEADER_SIZE, sizeof(ZXactSlotData));
-	return true;
-}
-
 /*
  * The xact slot that a row's header names; NULL if it names none, or if the page
  * is damaged and there is no such xact slot or nobody owns it (Z3).
@@ -258,7 +248,7 @@ zheap_page_row_slot(Page page, const ZTupleHeader *header)
 	return ZXactSlotIsFree(slot) ? NULL : slot;
 }
 
-/* true length (header + bitmap + data [+ origins]) of an allocation */
+/* true length (header + bitmap + data) of an allocation */
 extern uint16 zheap_page_tuple_len(const char *tuple, uint16 lp_len);
 
 /*
@@ -281,34 +271,6 @@ zheap_page_row(Page page, OffsetNumber off, uint16 *len)
 	return tuple;
 }
 
-/*
- * Old TIDs of a moved row at which row lockers may be alive, oldest first; each
- * with the newest of these lockers: younger ones aren't meant, the TID was
- * given to another row.  One stands at the end of the row; the bit MORE of its
- * offset says that another one stands before it, and so on; the bit OVERFLOW
- * that its lockers hold the TID's overflow lock.  Not part of the row's values.
- *
- * Where they would be too many the oldest ones become one without a place (its
- * block is Invalid): any transaction up to "newest" may be a locker.
- */
-typedef struct ZOrigin
-{
-	ItemPointerData tid;
-	Fxid		newest;
-} ZOrigin;
-
-#define ZOriginHasPlace(o) \
-	BlockNumberIsValid(ItemPointerGetBlockNumber(&(o)->tid))
-
-#define ZHEAP_MAX_ORIGINS		4
-#define ZHEAP_ORIGIN_MORE		0x8000
-#define ZHEAP_ORIGIN_OVERFLOW	0x4000
-#define ZHEAP_ORIGIN_SIZE		14	/* u64 newest, TID */
-
-/* number of origins of a row of true length len; into origins unless NULL */
-extern int	zheap_page_tuple_origins(const char *tuple, uint16 len,
-									 ZOrigin *origins);
-
 /* ---- pages: pure functions, exclusive lock on the buffer or private copy */
 
 extern void zheap_page_init(Page page, int nslots);
@@ -320,7 +282,8 @@ zheap_page_special_size(Page page)
 	ZPageOpaque opaque = ZPageGetOpaque(page);
 
 	return sizeof(ZPageOpaqueData) + sizeof(ZXactSlotData) *
-		(opaque->nslots + ((opaque->flags & ZPAGE_HAS_SPILL) != 0));
+		(opaque->nslots + ((opaque->flags & ZPAGE_HAS_SHARED) != 0) +
+		 ((opaque->flags & ZPAGE_HAS_SPILL) != 0));
 }
 
 /* magic and version, which begin the opaque, in one comparison */
@@ -340,7 +303,8 @@ zheap_page_is_valid(Page page)
 
 	return !PageIsNew(page) &&
 		zheap_page_is_of_known_kind(opaque) &&
-		opaque->nslots >= 1 && opaque->nslots <= ZHEAP_MAX_XACT_SLOTS &&
+		opaque->nslots <= ZHEAP_MAX_XACT_SLOTS &&
+		(opaque->nslots >= 1 || (opaque->flags & ZPAGE_HAS_SHARED) != 0) &&
 		ph->pd_special == BLCKSZ - zheap_page_special_size(page) &&
 		ph->pd_lower >= SizeOfPageHeaderData &&
 		ph->pd_lower <= ph->pd_upper &&
@@ -422,21 +386,6 @@ extern void zheap_page_note_stale(Page page, bool changed);
  */
 extern bool zheap_page_row_is_stale(Page page, OffsetNumber off);
 
-/*
- * A row ends as a stub of this owner, with these natts and flags2.  The
- * allocation keeps its length, or grows to ZHEAP_STUB_SIZE; false if there is
- * no room for that (zheap_page_total_free() and the row's bytes).
- */
-extern bool zheap_page_set_stub(Page page, OffsetNumber off,
-								const ZTupleHeader *header, Fxid fxid,
-								UndoRecPtr urp);
-
-/* give the room behind a stub free, when its owner has committed (Z58) */
-extern void zheap_page_shrink_stub(Page page, OffsetNumber off);
-
-/* HAS_STUBS goes with the last one */
-extern void zheap_page_note_stubs(Page page);
-
 extern void zheap_page_set_dead(Page page, OffsetNumber off);
 
 /* NORMAL -> SPILLED; its bytes are free.  Goes with zheap_page_put_spill(). */
@@ -450,14 +399,33 @@ extern void zheap_page_truncate_line_pointers(Page page);
 extern bool zheap_page_grow_xact_slots(Page page);
 
 /*
- * Give trailing FREE xact slots back, down to ZHEAP_INITIAL_XACT_SLOTS, or to
- * one on a page without any line pointer (a big row may come).
+ * Does the page lack the 16 bytes that a shared xact slot takes, so that what
+ * needs room has to leave them (Z57)?  The number of bytes.
+ */
+static inline Size
+zheap_page_shared_room(Page page)
+{
+	return ZPageHasShared(page) ? 0 : sizeof(ZXactSlotData);
+}
+
+/*
+ * The page gets a shared xact slot: 16 bytes more, or in the place of its last
+ * xact slot if that is FREE or the only one, whose owner has committed or is the
+ * caller; that one's rows are FOREIGN then.  False: none of this can be.
+ */
+extern bool zheap_page_make_shared(Page page);
+
+/*
+ * Give trailing FREE xact slots back, and a shared one without records, down to
+ * ZHEAP_INITIAL_XACT_SLOTS, or to one on a page without any line pointer (a big
+ * row may come).
  */
 extern void zheap_page_trim_xact_slots(Page page);
 
 /*
  * The spill field takes the place of the last xact slot, which must be FREE
- * and not the only one, and gives it back: no other byte of the page moves.
+ * and not the only one, and gives it back: no other byte of the page moves, but
+ * the shared xact slot.
  * can_begin: is there such an xact slot (or a spill field already)?
  */
 extern bool zheap_page_can_begin_spill(Page page);

@@ -62,36 +62,6 @@ stale_problem(Page page, OffsetNumber off, const ZTupleHeader *header)
 	return NULL;
 }
 
-/* what is wrong with a stub, whose pointer leads to where tuples may be */
-static char *
-stub_problem(Page page, OffsetNumber off, const ZTupleHeader *header)
-{
-	ItemId		lp = PageGetItemId(page, off);
-	const char *tuple = (char *) page + lp->lp_off;
-	ZXactSlotData stub;
-
-	Assert(header->slot == ZXACT_STUB && ItemIdIsNormal(lp));
-	if (!zheap_page_get_stub(page, lp, &stub))
-		return psprintf("stub %u has only %u bytes", off, lp->lp_len);
-	if ((ZPageGetOpaque(page)->flags & ZPAGE_HAS_STUBS) == 0)
-		return psprintf("tuple %u is a stub but the page has none", off);
-	if (!ZHeaderIsEnded(header) ||
-		(header->natts_flags1 & ~ZH_NATTS_MASK) != 0 ||
-		(header->flags2 &
-		 (ZH_REUSED_MASK | ZH_LOCK_ONLY | ZH_SPECULATIVE)) != 0)
-		return psprintf("stub %u has a header that no stub has", off);
-	if (stub.fxid_bits != ZXactSlotFxid(&stub) ||
-		stub.fxid_bits < FirstNormalTransactionId ||
-		!UndoRecPtrIsValid(stub.urp))
-		return psprintf("stub %u has no valid owner or record", off);
-	for (int i = ZHEAP_STUB_SIZE; i < lp->lp_len; i++)
-	{
-		if (tuple[i] != 0)
-			return psprintf("byte %d of stub %u is not zero", i, off);
-	}
-	return stale_problem(page, off, header);
-}
-
 /* what is wrong with a NORMAL pointer and its tuple, or NULL */
 static char *
 tuple_problem(Page page, OffsetNumber off)
@@ -115,20 +85,26 @@ tuple_problem(Page page, OffsetNumber off)
 
 	tuple = (char *) page + lp->lp_off;
 	zheap_header_get(tuple, &header);
-	if (header.slot == ZXACT_STUB)
-		return stub_problem(page, off, &header);
 	len = zheap_page_tuple_len(tuple, lp->lp_len);
 	if ((header.natts_flags1 & ZH_SLACK) && len == lp->lp_len)
 		return psprintf("tuple %u has an impossible slack", off);
 	if (header.natts_flags1 & ZH_HASNULL)
 		need += (ZHeaderNatts(&header) + 7) / 8;
-	if (header.natts_flags1 & ZH_ORIGIN)
-		need += ZHEAP_ORIGIN_SIZE *
-			Max(zheap_page_tuple_origins(tuple, len, NULL), 1);
 	if (len < need)
 		return psprintf("tuple %u has %u bytes, its header needs %zu",
 						off, len, need);
 
+	if (header.slot == ZXACT_SHARED && ZPageHasShared(page))
+	{
+		if (ZPageGetShared(page)->fxid_bits == 0)
+			return psprintf("tuple %u has the shared xact slot, which has no records",
+							off);
+		if (ZHeaderReused(&header) != ZH_REUSED_FOREIGN &&
+			(!ZHeaderIsEnded(&header) || (header.flags2 & ZH_LOCK_ONLY)))
+			return psprintf("tuple %u has the shared xact slot but did not end",
+							off);
+		return stale_problem(page, off, &header);
+	}
 	if (header.slot > opaque->nslots)
 		return psprintf("tuple %u has xact slot %u of %u",
 						off, header.slot, opaque->nslots);
@@ -178,6 +154,17 @@ xact_slots_problem(Page page)
 			spill->fxid_bits != ZXactSlotFxid(spill) ||
 			!UndoRecPtrIsValid(spill->urp))
 			return pstrdup("the spill chain has no valid writer or record");
+	}
+	if (ZPageHasShared(page))
+	{
+		ZXactSlot	shared = ZPageGetShared(page);
+
+		if ((shared->fxid_bits & ~(ZSHARED_FXID_MASK | ZSHARED_ENDS |
+								   ZSHARED_BASE)) != 0 ||
+			(shared->fxid_bits != 0 &&
+			 ZSharedYoungest(shared) < FirstNormalTransactionId) ||
+			(shared->fxid_bits != 0) != UndoRecPtrIsValid(shared->urp))
+			return pstrdup("the shared xact slot has no valid transaction or record");
 	}
 	for (id = 1; id <= nslots; id++)
 	{

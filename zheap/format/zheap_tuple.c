@@ -399,8 +399,6 @@ deform_columns(TupleDesc desc, int ncolumns, const char *tuple, uint16 len,
 		bits = (const bits8 *) p;
 		p += BITMAPLEN(natts);
 	}
-	if (header.natts_flags1 & ZH_ORIGIN)
-		end -= ZHEAP_ORIGIN_SIZE * zheap_page_tuple_origins(tuple, len, NULL);
 	if (p > end)
 		zheap_tuple_report_short(len, 1);
 

@@ -294,16 +294,10 @@ tts_zheap_getsomeattrs(TupleTableSlot *slot, int natts)
 	}
 
 	memcpy(&flags, zslot->data + 1, sizeof(flags));
-	if (unlikely(flags & (ZH_HASNULL | ZH_ORIGIN)))
+	if (unlikely(flags & ZH_HASNULL))
 	{
-		if (flags & ZH_ORIGIN)
-			end -= ZHEAP_ORIGIN_SIZE *
-				zheap_page_tuple_origins(zslot->data, zslot->len, NULL);
-		if (flags & ZH_HASNULL)
-		{
-			bits = (const bits8 *) p;
-			p += BITMAPLEN(flags & ZH_NATTS_MASK);
-		}
+		bits = (const bits8 *) p;
+		p += BITMAPLEN(flags & ZH_NATTS_MASK);
 		if (p > end)
 			report_short(zslot, zslot->data + zslot->len, 1);
 	}

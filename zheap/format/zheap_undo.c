@@ -149,31 +149,42 @@ is_jump(const ZUndo *u)
 		(u->flags & ZUNDO_PLAIN) == 0;
 }
 
-/* the whole row, of which the page has a stub: nothing is below it there */
+/* of the page's shared xact slot */
 static inline bool
-is_with_body(const ZUndo *u)
+is_shared(const ZUndo *u)
 {
 	uint8		old = u->flags & ZUNDO_OLD_MASK;
 
-	return ZUndoHasBody(u) &&
-		(u->flags & (ZUNDO_TENURE_START | ZUNDO_FAMILY | ZUNDO_BASE)) ==
-		ZUNDO_TENURE_START &&
-		!UndoRecPtrIsValid(u->chain) &&
+	return ZUndoIsShared(u) &&
+		(u->flags & (ZUNDO_FAMILY | ZUNDO_BASE)) == 0 &&
 		(old == ZUNDO_OLD_ALLVISIBLE || old == ZUNDO_OLD_LINK);
+}
+
+static inline bool
+has_below(const ZUndo *u)
+{
+	return ZUndoIsShared(u) && (u->flags & ZUNDO_TENURE_START) == 0;
+}
+
+static inline uint64
+pack_below(const ZUndo *u)
+{
+	return undo_zigzag(u->writer, u->below_youngest) << 1 | u->below_ends;
 }
 
 /* Kind and flags must go together; a writer that breaks this is our bug. */
 static void
 assert_encodable(const ZUndo *u)
 {
-	Assert(u->kind >= ZUNDO_INSERT_OPEN && u->kind <= ZUNDO_SPILL);
+	Assert(u->kind >= ZUNDO_INSERT_OPEN && u->kind <= ZUNDO_LIST);
+	Assert(u->kind != ZUNDO_LIST || ZUndoIsShared(u));
 	Assert(u->kind != ZUNDO_SPILL || (u->flags & ZUNDO_TENURE_START));
 	Assert(u->offset != InvalidOffsetNumber);
 	Assert(ZUndoIsChange(u) || (u->flags & ZUNDO_OLD_MASK) == 0);
 	Assert((u->flags & ZUNDO_FAMILY) == 0 || (u->flags & ZUNDO_TENURE_START));
 	Assert((u->flags & ZUNDO_FAMILY) == 0 || u->prev_fxid != InvalidFxid);
 	Assert((u->flags & ZUNDO_OPEN_OR_JUMP) == 0 || is_open_delete(u) ||
-		   is_jump(u) || is_with_body(u));
+		   is_jump(u) || is_shared(u));
 	Assert((u->flags & ZUNDO_PLAIN) == 0 || is_plain_change(u));
 	Assert((u->flags & ZUNDO_TENURE_START) == 0 ||
 		   (u->prev_fxid == InvalidFxid) == !UndoRecPtrIsValid(u->chain));
@@ -234,6 +245,8 @@ zheap_undo_payload_size(const ZUndo *u)
 
 	if (has_prev_fxid(u))
 		size += undo_packed_size(undo_zigzag(u->writer, u->prev_fxid));
+	if (has_below(u))
+		size += undo_packed_size(pack_below(u));
 	if (u->flags & ZUNDO_BASE)
 		size += link_size(u, u->base_fxid, u->base_urp);
 	if (has_old_header(u))
@@ -244,8 +257,6 @@ zheap_undo_payload_size(const ZUndo *u)
 		if (ZUndoIsCopy(u))
 			size += SizeOfElsewhere + u->missing_len;
 	}
-	if (ZUndoHasBody(u))
-		size += undo_packed_size(u->bodylen) + u->bodylen;
 	if (ZUndoHasDiff(u))
 		size += diff_size(&u->diff);
 	if (ZUndoHasJump(u))
@@ -268,6 +279,7 @@ zheap_undo_payload_size(const ZUndo *u)
 			size += 1;
 			break;
 		case ZUNDO_SPILL:
+		case ZUNDO_LIST:
 			size += undo_packed_size(u->nentries) + u->entrieslen;
 			break;
 		default:
@@ -276,7 +288,8 @@ zheap_undo_payload_size(const ZUndo *u)
 
 	/* updates in place are limited so that this holds */
 	Assert(size <= UNDO_MAX_PAYLOAD);
-	Assert(u->kind == ZUNDO_SPILL || size <= zheap_undo_payload_bound(u));
+	Assert(u->kind == ZUNDO_SPILL || u->kind == ZUNDO_LIST ||
+		   size <= zheap_undo_payload_bound(u));
 	return (uint16) size;
 }
 
@@ -295,6 +308,8 @@ zheap_undo_encode(const ZUndo *u, char *buf)
 	p = undo_pack(p, u->cid);
 	if (has_prev_fxid(u))
 		p = undo_pack(p, undo_zigzag(u->writer, u->prev_fxid));
+	if (has_below(u))
+		p = undo_pack(p, pack_below(u));
 	if (u->flags & ZUNDO_BASE)
 		p = put_link(p, u, u->base_fxid, u->base_urp);
 	if (has_old_header(u))
@@ -310,11 +325,6 @@ zheap_undo_encode(const ZUndo *u, char *buf)
 			p = put_bytes(p, &u->missing_len, sizeof(uint16));
 			p = put_bytes(p, u->missing, u->missing_len);
 		}
-	}
-	if (ZUndoHasBody(u))
-	{
-		p = undo_pack(p, u->bodylen);
-		p = put_bytes(p, u->body, u->bodylen);
 	}
 	if (ZUndoHasDiff(u))
 		p = put_diff(p, &u->diff);
@@ -348,6 +358,7 @@ zheap_undo_encode(const ZUndo *u, char *buf)
 			*p++ = (char) (u->lockmode | (u->replaced ? LOCK_REPLACED : 0));
 			break;
 		case ZUNDO_SPILL:
+		case ZUNDO_LIST:
 			p = undo_pack(p, u->nentries);
 			p = put_bytes(p, u->entries, u->entrieslen);
 			break;
@@ -420,13 +431,23 @@ decode_common(Cursor *c, ZUndo *u)
 		undo_is_malformed(c->rec, "its tenure has no first record");
 	else if (u->flags & ZUNDO_FAMILY)
 		undo_is_malformed(c->rec, "a family tenure follows no owner");
+	if (has_below(u))
+	{
+		uint64		below = get_number(c, PG_UINT64_MAX);
+
+		u->below_youngest = undo_unzigzag(u->writer, below >> 1);
+		u->below_ends = (below & 1) != 0;
+		if (u->below_youngest == InvalidFxid)
+			undo_is_malformed(c->rec, "a shared chain that goes on by nobody");
+	}
 	if (u->flags & ZUNDO_BASE)
 		get_link(c, u, &u->base_fxid, &u->base_urp);
 	if (((u->flags & ZUNDO_OPEN_OR_JUMP) && !is_open_delete(u) &&
-		 !is_jump(u) && !is_with_body(u)) ||
+		 !is_jump(u) && !is_shared(u)) ||
+		(u->kind == ZUNDO_LIST && !is_shared(u)) ||
 		((u->flags & ZUNDO_PLAIN) && !is_plain_change(u)))
 		undo_is_malformed(c->rec,
-						  "an open or plain change that cannot be one");
+						  "an open, shared or plain record that cannot be one");
 	if (has_old_header(u))
 	{
 		if ((Size) (c->end - c->p) < ZHEAP_HEADER_SIZE)
@@ -458,14 +479,6 @@ decode_common(Cursor *c, ZUndo *u)
 	}
 	else if (u->flags & ZUNDO_OLD_MASK)
 		undo_is_malformed(c->rec, "an old version of a row that has none");
-	if (ZUndoHasBody(u))
-	{
-		u->bodylen = get_number(c, BLCKSZ);
-		if (c->end - c->p < u->bodylen)
-			undo_is_malformed(c->rec, "the payload ends in the row's body");
-		u->body = c->p;
-		c->p += u->bodylen;
-	}
 	if (ZUndoHasDiff(u))
 		decode_diff(c, &u->diff);
 	if (ZUndoHasJump(u))
@@ -546,6 +559,68 @@ zheap_undo_next_entry(const UndoRecord *rec, const ZUndo *u, const char **p,
 	return true;
 }
 
+/* see ZListEntry in zheap_undo.h; before is the entry before's fxid */
+char *
+zheap_undo_put_list_entry(char *p, Fxid before, const ZListEntry *entry)
+{
+	Assert(entry->off != InvalidOffsetNumber &&
+		   entry->off <= MaxHeapTuplesPerPage);
+	Assert(entry->fxid != InvalidFxid && entry->mode <= LockTupleExclusive);
+	Assert(!entry->end || UndoRecPtrIsValid(entry->urp));
+	p = undo_pack(p, (uint32) entry->off << 3 | entry->mode << 1 |
+				  (entry->end ? 1 : 0));
+	p = undo_pack(p, undo_zigzag(before, entry->fxid));
+	return entry->end ? undo_pack_urp(p, InvalidUndoRecPtr, entry->urp) : p;
+}
+
+/* the entry before is replaced by the next one */
+static void
+get_list_entry(Cursor *c, ZListEntry *entry)
+{
+	uint32		head = get_number(c, MaxHeapTuplesPerPage << 3 | 7);
+
+	entry->off = head >> 3;
+	entry->mode = (head >> 1) & 3;
+	entry->end = (head & 1) != 0;
+	entry->fxid = undo_unzigzag(entry->fxid, get_number(c, PG_UINT64_MAX));
+	entry->urp = InvalidUndoRecPtr;
+	if (entry->end)
+	{
+		c->p = undo_unpack_urp(c->p, c->end, InvalidUndoRecPtr, &entry->urp);
+		if (c->p == NULL || !UndoRecPtrIsValid(entry->urp))
+			undo_is_malformed(c->rec, "the end of a row without its record");
+	}
+	if (entry->off == InvalidOffsetNumber || entry->fxid == InvalidFxid)
+		undo_is_malformed(c->rec, "an entry without offset or transaction");
+}
+
+bool
+zheap_undo_next_list_entry(const UndoRecord *rec, const ZUndo *u,
+						   const char **p, ZListEntry *entry)
+{
+	Cursor		c = {rec, *p, u->entries + u->entrieslen};
+
+	Assert(u->kind == ZUNDO_LIST);
+	Assert(*p >= u->entries && *p <= u->entries + u->entrieslen);
+	if (c.p >= c.end)
+		return false;
+	get_list_entry(&c, entry);
+	*p = c.p;
+	return true;
+}
+
+static void
+decode_list(Cursor *c, ZUndo *u)
+{
+	ZListEntry	entry = {.fxid = u->writer};
+
+	u->nentries = get_number(c, UNDO_MAX_PAYLOAD);
+	u->entries = c->p;
+	for (int i = 0; i < u->nentries; i++)
+		get_list_entry(c, &entry);
+	u->entrieslen = c->p - u->entries;
+}
+
 static void
 decode_spill(Cursor *c, ZUndo *u)
 {
@@ -586,7 +661,7 @@ zheap_undo_decode(const UndoRecord *rec, ZUndo *u)
 	c.p = rec->payload;
 	c.end = rec->payload + rec->payload_len;
 
-	if (u->kind < ZUNDO_INSERT_OPEN || u->kind > ZUNDO_SPILL)
+	if (u->kind < ZUNDO_INSERT_OPEN || u->kind > ZUNDO_LIST)
 		undo_is_malformed(rec, "no such kind");
 	if (u->offset == InvalidOffsetNumber || u->offset > MaxHeapTuplesPerPage)
 		undo_is_malformed(rec, "offset out of bounds");
@@ -610,6 +685,9 @@ zheap_undo_decode(const UndoRecord *rec, ZUndo *u)
 			break;
 		case ZUNDO_SPILL:
 			decode_spill(&c, u);
+			break;
+		case ZUNDO_LIST:
+			decode_list(&c, u);
 			break;
 		default:
 			break;

@@ -11,6 +11,9 @@
  *	cid packed
  *	TENURE_START:	prev_fxid, packed difference from the writer; nothing if
  *					the xact slot was FREE (then chain is invalid)
+ *	SHARED, unless TENURE_START:	the youngest transaction named at chain or
+ *					below it, difference from the writer * 2, + 1 if a row ended
+ *					there, packed
  *	BASE:			link to the foreign tenure below the family's tenures
  *	UPDATE, DELETE, MOVE:	old header, 5 bytes (as after the takeover pass and
  *					after normalising dead locks), but not if PLAIN;
@@ -23,7 +26,6 @@
  *					bytes (behind the 5 byte header, true lengths)
  *					JUMP: link, span packed, natts_flags1 u16 of the version
  *					there, and a diff to it of the same form
- *	BODY:			length, packed, and bytes of the row behind its 5 byte header
  *	MOVE:			new TID, 6 bytes
  *	INSERT_SET:		nranges u8, {first u16, last u16} each; flag byte
  *					(1 token, 2 old TID); token u32; old TID 6 bytes
@@ -31,6 +33,10 @@
  *	SPILL:			nentries packed, then {offset packed, fxid, packed difference
  *					from the writer, urp, packed as one of log 0, length packed,
  *					bytes}
+ *	LIST:			nentries packed, then {offset * 8 + mode * 2 + 1 if it is the
+ *					end of a row, packed; fxid, packed difference from the entry
+ *					before (the first one's from the writer); of an end urp,
+ *					packed as one of log 0}
  *
  * A link is fxid, packed difference from the writer, and urp, packed relative
  * to chain; 0 and null if there is nothing.
@@ -56,9 +62,12 @@
  * the same (sub)transaction and command while it was the newest record, lest
  * another cid be theirs.
  *
- * BODY, of a DELETE or MOVE that leaves a stub on the page (Z56): all bytes of the
- * row that it ended, which are no longer there.  It is a TENURE_START with
- * nothing below, and the old version is OLD_ALLVISIBLE or OLD_LINK.
+ * SHARED, of a LOCK, DELETE, MOVE and each LIST: the record belongs to the page's
+ * shared xact slot (Z56), whose chain goes on at chain, by whatever writer.
+ * TENURE_START: nothing is there, or the tenure of an owner of the page's only
+ * xact slot.  A LIST takes the place of what was the chain before: locks that are
+ * alive and the ends of rows that the page shows as ended by the shared xact slot,
+ * with their records.  Or it names lockers of a row that was moved to the page.
  *
  * JUMP names an older change of the same row by the same block, and how to get
  * from the version that this record made to the one that change made: see
@@ -92,6 +101,7 @@
 #define ZUNDO_MOVE				5
 #define ZUNDO_LOCK				6
 #define ZUNDO_SPILL				7
+#define ZUNDO_LIST				8
 
 /* flags byte of the record header */
 #define ZUNDO_TENURE_START		0x01
@@ -110,8 +120,8 @@
 #define ZUNDO_PLAIN				0x40	/* UPDATE, DELETE: see above */
 #define ZUNDO_OPEN				0x80	/* DELETE, PLAIN too: see above */
 #define ZUNDO_JUMP				0x80	/* UPDATE: see above */
-#define ZUNDO_BODY				0x80	/* MOVE, DELETE that isn't PLAIN: see
-										 * above */
+#define ZUNDO_SHARED			0x80	/* LOCK, LIST, MOVE, DELETE that isn't
+										 * PLAIN: see above */
 #define ZUNDO_OPEN_OR_JUMP		0x80	/* whichever the kind makes it */
 
 #define ZUNDO_MAX_RANGES		16
@@ -155,14 +165,18 @@ typedef struct ZUndo
 	const char *missing;
 	ZUndoDiff	diff;			/* UPDATE and copies */
 	ZUndoJump	jump;			/* UPDATE with JUMP */
-	uint16		bodylen;		/* BODY; else 0 */
-	const char *body;
+	Fxid		below_youngest; /* SHARED: what is at chain, see above; 0 if
+								 * there is nothing */
+	bool		below_ends;
+	Fxid		youngest;		/* not in the record: the same of it and all
+								 * below */
+	bool		ends;
 	ItemPointerData tid;		/* MOVE: new TID; INSERT_SET: old TID or
 								 * invalid */
 	uint32		token;			/* INSERT_SET: speculative token or 0 */
 	uint8		lockmode;		/* LockTupleMode */
 	bool		replaced;
-	uint16		nentries;		/* SPILL */
+	uint16		nentries;		/* SPILL, LIST */
 	uint16		entrieslen;
 	const char *entries;
 	int			nranges;
@@ -183,6 +197,18 @@ typedef struct ZSpillEntry
 
 #define SPILL_ENTRY_MAX_HEAD	24	/* bytes besides the tuple, at most */
 
+/* an entry of a LIST record */
+typedef struct ZListEntry
+{
+	OffsetNumber off;
+	bool		end;			/* else a lock */
+	uint8		mode;			/* LockTupleMode */
+	Fxid		fxid;
+	UndoRecPtr	urp;			/* of an end */
+} ZListEntry;
+
+#define LIST_ENTRY_MAX			(3 * UNDO_MAX_PACKED + 2)
+
 #define ZUndoIsInsert(u) \
 	((u)->kind == ZUNDO_INSERT_OPEN || (u)->kind == ZUNDO_INSERT_SET)
 #define ZUndoIsChange(u) \
@@ -193,9 +219,11 @@ typedef struct ZSpillEntry
 #define ZUndoIsOpenDelete(u) \
 	((u)->kind == ZUNDO_DELETE && \
 	 ((u)->flags & (ZUNDO_OPEN | ZUNDO_PLAIN)) == (ZUNDO_OPEN | ZUNDO_PLAIN))
-#define ZUndoHasBody(u) \
-	(((u)->kind == ZUNDO_DELETE || (u)->kind == ZUNDO_MOVE) && \
-	 ((u)->flags & (ZUNDO_BODY | ZUNDO_PLAIN)) == ZUNDO_BODY)
+#define ZUndoIsShared(u) \
+	(((u)->flags & ZUNDO_SHARED) != 0 && \
+	 ((u)->kind == ZUNDO_LOCK || (u)->kind == ZUNDO_LIST || \
+	  (((u)->kind == ZUNDO_DELETE || (u)->kind == ZUNDO_MOVE) && \
+	   ((u)->flags & ZUNDO_PLAIN) == 0)))
 #define ZUndoHasJump(u) \
 	((u)->kind == ZUNDO_UPDATE && ((u)->flags & ZUNDO_JUMP) != 0)
 #define ZUndoHasDiff(u)		((u)->kind == ZUNDO_UPDATE || ZUndoIsCopy(u))
@@ -203,12 +231,12 @@ typedef struct ZSpillEntry
 /* payload bytes that encode would write */
 extern uint16 zheap_undo_payload_size(const ZUndo *u);
 
-/* the same, too much but quick; no SPILL */
+/* the same, too much but quick; no SPILL, no LIST */
 static inline Size
 zheap_undo_payload_bound(const ZUndo *u)
 {
-	Assert(u->kind != ZUNDO_SPILL);
-	return 192 + u->diff.oldmid + u->missing_len + u->bodylen +
+	Assert(u->kind != ZUNDO_SPILL && u->kind != ZUNDO_LIST);
+	return 192 + u->diff.oldmid + u->missing_len +
 		(ZUndoHasJump(u) ? u->jump.diff.oldmid : 0);
 }
 
@@ -229,9 +257,15 @@ extern char *zheap_undo_put_entry(char *p, Fxid writer,
 extern bool zheap_undo_next_entry(const UndoRecord *rec, const ZUndo *u,
 								  const char **p, ZSpillEntry *entry);
 
+/* the same of a LIST; *entry is the one before, or has the writer as fxid */
+extern char *zheap_undo_put_list_entry(char *p, Fxid before,
+									   const ZListEntry *entry);
+extern bool zheap_undo_next_list_entry(const UndoRecord *rec, const ZUndo *u,
+									   const char **p, ZListEntry *entry);
+
 /*
- * Does the record cover offset o, whose version has this header (LOCK and SPILL
- * never do)?
+ * Does the record cover offset o, whose version has this header (LOCK, LIST and
+ * SPILL never do)?
  */
 extern bool zheap_undo_covers(const ZUndo *u, OffsetNumber o,
 							  const ZTupleHeader *header);

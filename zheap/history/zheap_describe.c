@@ -16,6 +16,7 @@
 #include "undo/undo_debug.h"
 #include "zheap/format/zheap_format.h"
 #include "zheap/history/zheap_history.h"
+#include "zheap/history/zheap_shared.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/owner/zheap_xact_slot.h"
 
@@ -103,13 +104,17 @@ void
 zheap_describe_tenure(ZReadContext *cx, Page page, BlockNumber block,
 					  const ZXactSlotChoice *choice, ZUndo *u)
 {
-	bool		stub = choice->tenure == ZTENURE_STUB;
-	ZXactSlot	slot = stub ? NULL : ZPageGetXactSlot(page, choice->id);
+	ZXactSlot	slot;
 
-	Assert(stub || slot->urp == choice->prev_urp);
 	Assert(CritSectionCount == 0 && u->writer != InvalidFxid);
-	Assert(stub ||
-		   (choice->tenure == ZTENURE_FREE) == ZXactSlotIsFree(slot));
+	if (choice->tenure == ZTENURE_SHARED)
+	{
+		zheap_shared_describe(page, &cx->hz, u);
+		return;
+	}
+	slot = ZPageGetXactSlot(page, choice->id);
+	Assert(slot->urp == choice->prev_urp);
+	Assert((choice->tenure == ZTENURE_FREE) == ZXactSlotIsFree(slot));
 
 	u->flags &= ~(ZUNDO_TENURE_START | ZUNDO_FAMILY | ZUNDO_BASE);
 	u->chain = choice->prev_urp;
@@ -129,7 +134,6 @@ zheap_describe_tenure(ZReadContext *cx, Page page, BlockNumber block,
 			break;
 		case ZTENURE_FREE:
 		case ZTENURE_FROZEN:
-		case ZTENURE_STUB:
 			u->flags |= ZUNDO_TENURE_START;
 			u->chain = InvalidUndoRecPtr;
 			break;
@@ -144,6 +148,9 @@ zheap_describe_tenure(ZReadContext *cx, Page page, BlockNumber block,
 			Assert(choice->prev_fxid == ZXactSlotFxid(slot));
 			u->flags |= ZUNDO_TENURE_START;
 			u->prev_fxid = choice->prev_fxid;
+			break;
+		case ZTENURE_SHARED:
+			Assert(false);
 			break;
 	}
 }
@@ -178,7 +185,7 @@ zheap_describe_old(ZReadContext *cx, Page page, BlockNumber block,
 		return;
 	}
 	Assert(!(hdr->slot == choice->id && choice->tenure == ZTENURE_FROZEN));
-	if (hdr->slot == choice->id)
+	if (hdr->slot == choice->id && choice->tenure != ZTENURE_SHARED)
 	{
 		u->flags |= ZUNDO_OLD_IN_CHAIN;
 		return;
@@ -186,10 +193,8 @@ zheap_describe_old(ZReadContext *cx, Page page, BlockNumber block,
 
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
 					NULL, NULL);
-	zheap_walk_at_slot(&walk, page, hdr->slot);
 	walk.hdr = *hdr;
-	walk.skip = ZHeaderReused(hdr) == ZH_REUSED_FOREIGN &&
-		!ZXactSlotIsAmbiguous(walk.slot);
+	zheap_walk_at_slot(&walk, page, hdr->slot);
 	for (;;)
 	{
 		ZXactStatus status = zheap_xact_slot_fxid_status(walk.fxid, &cx->hz);

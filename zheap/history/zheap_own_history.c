@@ -172,8 +172,8 @@ zheap_own_history_note(Relation rel, BlockNumber block,
 		case ZTENURE_FOREIGN:
 			break;
 
-		case ZTENURE_STUB:
-			/* there is nothing else to be found by this record */
+		case ZTENURE_SHARED:
+			/* nothing that is mine is found by the one below */
 			return;
 	}
 

@@ -19,13 +19,13 @@
 #include "miscadmin.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/timeout.h"
 
 #include "undo/undo_debug.h"
 #include "zheap/format/zheap_format.h"
 #include "zheap/history/zheap_chain_index.h"
 #include "zheap/history/zheap_own_history.h"
 #include "zheap/history/zheap_record_cache.h"
+#include "zheap/history/zheap_shared.h"
 #include "zheap/history/zheap_spill_chain.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/owner/zheap_xact_slot.h"
@@ -105,14 +105,24 @@ header_is_settled(const ZTupleHeader *hdr)
 }
 
 /*
- * Stand at the owner of an xact slot of the page.  ERROR if it is none: no
- * tuple and no link may refer to a FREE xact slot (Z3).
+ * Stand at the owner of an xact slot of the page, to which the row at walk->off
+ * refers; walk->hdr is its header.  Where the version isn't the owner's nor its
+ * family's, walk->skip.  ERROR if it is none: no tuple and no link may refer to a
+ * FREE xact slot (Z3).
  */
 void
 zheap_walk_at_slot(ZWalk *walk, Page page, uint8 id)
 {
 	ZXactSlot	slot;
 
+	if (id == ZXACT_SHARED && ZPageHasShared(page))
+	{
+		walk->slot = NULL;
+		walk->skip = false;
+		walk->fxid = zheap_shared_owner(walk->reader, walk->hz, page,
+										walk->block, walk->off, &walk->urp);
+		return;
+	}
 	if (id == 0 || id > ZPageGetOpaque(page)->nslots)
 		walk_is_corrupt(walk, "an xact slot id of this page");
 	slot = ZPageGetXactSlot(page, id);
@@ -120,6 +130,8 @@ zheap_walk_at_slot(ZWalk *walk, Page page, uint8 id)
 		walk_is_corrupt(walk, "an xact slot that has an owner");
 
 	walk->slot = slot;
+	walk->skip = ZHeaderReused(&walk->hdr) == ZH_REUSED_FOREIGN &&
+		!ZXactSlotIsAmbiguous(slot);
 	walk->fxid = ZXactSlotFxid(slot);
 	walk->urp = slot->urp;
 }
@@ -164,40 +176,6 @@ walk_start_spilled(ZWalk *walk, Page page)
 }
 
 /*
- * The start at a stub (Z56): its own xact slot is the owner, the owner's record
- * has the body.  NONE if the body is wanted and is gone: then no snapshot can
- * see the row (Z59).
- */
-static ZWalkState
-walk_start_stub(ZWalk *walk, Page page, ItemId lp)
-{
-	ZXactSlotData stub;
-
-	Assert(walk->hdr.slot == ZXACT_STUB);
-	if (!zheap_page_get_stub(page, lp, &stub) ||
-		!ZHeaderIsEnded(&walk->hdr) || !ZWalkIsExact(walk))
-		walk_is_corrupt(walk, "a stub of a row that ended");
-	walk->slot = NULL;
-	walk->skip = false;
-	walk->fxid = ZXactSlotFxid(&stub);
-	walk->urp = stub.urp;
-	if (walk->image == NULL)
-		return ZWALK_OWNED;
-
-	if (walk->fxid < walk->hz->all_visible_before ||
-		!zheap_walk_fetch(walk, false))
-		return ZWALK_NONE;
-	if (!ZUndoHasBody(&walk->undo) || walk->undo.offset != walk->off)
-		walk_is_corrupt(walk, "a record with the body of a stub");
-	walk->hdr.natts_flags1 = walk->undo.oldhdr.natts_flags1 & ~ZH_SLACK;
-	zheap_header_put(walk->image, &walk->hdr);
-	memcpy(walk->image + ZHEAP_HEADER_SIZE, walk->undo.body,
-		   walk->undo.bodylen);
-	*walk->len = ZHEAP_HEADER_SIZE + walk->undo.bodylen;
-	return ZWALK_OWNED;
-}
-
-/*
  * Stand at the newest version of the row, copying its bytes if
  * they are wanted.  UNUSED and DEAD pointers, and offsets beyond the page's
  * last, are NONE.
@@ -223,8 +201,6 @@ zheap_walk_start(ZWalk *walk, Page page)
 
 	tuple = (char *) page + lp->lp_off;
 	zheap_header_get(tuple, &walk->hdr);
-	if (walk->hdr.slot == ZXACT_STUB)
-		return walk_start_stub(walk, page, lp);
 	if (walk->image != NULL)
 	{
 		ZTupleHeader hdr = walk->hdr;
@@ -242,8 +218,6 @@ zheap_walk_start(ZWalk *walk, Page page)
 		return ZWALK_SETTLED;
 	}
 	zheap_walk_at_slot(walk, page, walk->hdr.slot);
-	walk->skip = ZHeaderReused(&walk->hdr) == ZH_REUSED_FOREIGN &&
-		!ZXactSlotIsAmbiguous(walk->slot);
 	return ZWALK_OWNED;
 }
 
@@ -259,37 +233,6 @@ zheap_walk_status(ZWalk *walk, Buffer buffer)
 	if (walk->slot != NULL && BufferIsValid(buffer))
 		return zheap_xact_slot_status(buffer, walk->slot, walk->hz);
 	return zheap_xact_slot_fxid_status(walk->fxid, walk->hz);
-}
-
-/*
- * To be called for each record passed where nothing else bounds their number.
- * Now and then it looks whether the walk is to end.  With pages locked nobody
- * could be told to give that up, so the interrupt that locks hold off is served
- * by an error with core's words; what remains to be done of it is done when the
- * locks are gone.
- */
-void
-zheap_walk_look_up(int *until_look)
-{
-	if (likely(--*until_look > 0))
-		return;
-	*until_look = ZWALK_LOOK_UP;
-	Assert(CritSectionCount == 0);
-	UNDO_POINT("long-walk");
-	if (!InterruptPending || QueryCancelHoldoffCount > 0)
-		return;
-	if (ProcDiePending)
-		ereport(ERROR,
-				(errcode(ERRCODE_ADMIN_SHUTDOWN),
-				 errmsg("terminating connection due to administrator command")));
-	if (!QueryCancelPending)
-		return;
-	QueryCancelPending = false;
-	ereport(ERROR,
-			(errcode(ERRCODE_QUERY_CANCELED),
-			 get_timeout_indicator(STATEMENT_TIMEOUT, true) ?
-			 errmsg("canceling statement due to statement timeout") :
-			 errmsg("canceling statement due to user request")));
 }
 
 /*
@@ -822,8 +765,17 @@ bool
 zheap_walk_mark_locked(ZWalk *walk, Page page, bool *named)
 {
 	int			nslots = ZPageGetOpaque(page)->nslots;
+	const ZShared *shared;
 
 	Assert(zheap_page_is_valid(page) && walk->budget != ZWALK_NO_BUDGET);
+	shared = zheap_shared_get(walk->reader, walk->hz, page, walk->block);
+	for (int i = 0; shared != NULL && i < shared->nlocks; i++)
+	{
+		bool		mine;
+
+		if (zheap_shared_lock_is_live(&shared->lock[i], walk->hz, &mine))
+			named[shared->lock[i].off] = true;
+	}
 	for (int id = 1; id <= nslots; id++)
 	{
 		if (ZXactSlotIsFree(ZPageGetXactSlot(page, id)))

@@ -26,6 +26,7 @@
 
 #include <limits.h>
 
+#include "zheap/history/zheap_look_up.h"
 #include "zheap/history/zheap_own_history.h"
 
 typedef enum ZWalkState
@@ -80,9 +81,6 @@ typedef struct ZWalk
 
 #define ZWALK_NO_BUDGET			INT_MAX
 
-/* records to be passed before one looks whether the process is interrupted */
-#define ZWALK_LOOK_UP			UNDO_KNOB("look-up", 2000, 1, 2000)
-
 /*
  * Is walk->fxid itself the writer of the version, without a record having been
  * looked for?  (A version that isn't REUSED was made by the owner.)
@@ -102,7 +100,6 @@ extern void zheap_walk_init(ZWalk *walk, Relation rel, UndoReader *reader,
 extern ZWalkState zheap_walk_start(ZWalk *walk, Page page);
 extern void zheap_walk_at_slot(ZWalk *walk, Page page, uint8 id);
 extern ZXactStatus zheap_walk_status(ZWalk *walk, Buffer buffer);
-extern void zheap_walk_look_up(int *until_look);
 extern bool zheap_walk_fetch(ZWalk *walk, bool held);
 extern ZFindResult zheap_walk_find(ZWalk *walk, bool held);
 extern const ZOwnHistory *zheap_walk_own_history(ZWalk *walk);

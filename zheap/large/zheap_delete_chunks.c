@@ -38,7 +38,7 @@ zheap_row_simple(Page page, OffsetNumber off, ZTupleHeader *header,
 	zheap_header_get(tuple, header);
 	if ((header->flags2 & (ZH_END_MASK | ZH_LOCK_BITS | ZH_SPECULATIVE)) !=
 		0 ||
-		(header->natts_flags1 & (ZH_HASEXTERNAL | ZH_ORIGIN)) != 0)
+		(header->natts_flags1 & ZH_HASEXTERNAL) != 0)
 		return NULL;
 	return tuple;
 }
@@ -105,7 +105,7 @@ zheap_row_delete(ZRowWrite *w, bool changing_part, ZOpenRecord *open,
 
 	zheap_row_header(w, &header);
 	Assert(!ZHeaderIsEnded(&header));
-	plain = !changing_part && w->choice.tenure != ZTENURE_STUB &&
+	plain = !changing_part && w->choice.tenure != ZTENURE_SHARED &&
 		zheap_row_is_plain(w, &header);
 	covered = plain &&
 		zheap_xact_slot_record_covers(open, w->rel, w->block, &w->choice,
@@ -124,7 +124,7 @@ zheap_row_delete(ZRowWrite *w, bool changing_part, ZOpenRecord *open,
 	}
 	header.flags2 |= changing_part ? ZH_MOVED_PARTITION : ZH_DELETED;
 
-	if (n > 1 && w->choice.tenure != ZTENURE_STUB)
+	if (n > 1 && w->choice.tenure != ZTENURE_SHARED)
 	{
 		more.covered = covered || opens;
 		add_more(w, tids, n, &more);

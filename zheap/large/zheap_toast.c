@@ -280,7 +280,7 @@ copy_stored_row(TupleDesc desc, TupleTableSlot *slot)
 		return NULL;
 	zheap_header_get(zslot->data, &header);
 	if (ZHeaderNatts(&header) != desc->natts ||
-		(header.natts_flags1 & (ZH_HASEXTERNAL | ZH_ORIGIN | ZH_SLACK)) != 0 ||
+		(header.natts_flags1 & (ZH_HASEXTERNAL | ZH_SLACK)) != 0 ||
 		(!(zslot->formed && slot->tts_tupleDescriptor == desc) &&
 		 !descs_form_alike(desc, slot->tts_tupleDescriptor)))
 		return NULL;

@@ -11,8 +11,8 @@
  *	OWNED --freeze and own, in one record (ZTENURE_FROZEN)--> OWNED by another
  *	OWNED --rollback (zheap_rollback.c)--> previous owner, or FREE
  *
- * A stub's xact slot (Z56) is none of these: it is made by one change and goes
- * with the row.
+ * The shared xact slot (Z56) is none of these: it is nobody's, and empty when all
+ * that its chain names is settled.
  *
  *-------------------------------------------------------------------------
  */
@@ -77,8 +77,8 @@ freeze_header(ZTupleHeader *header)
 	if (header->flags2 & ZH_LOCK_ONLY)
 	{
 		header->flags2 &= ~ZH_LOCK_ONLY;
-		if ((header->flags2 & (ZH_MULTI_LOCKED | ZH_HW_LOCKED)) == 0)
-			header->flags2 &= ~ZH_MODE_MASK;
+		if ((header->flags2 & ZH_MULTI_LOCKED) == 0)
+			header->flags2 &= ~(ZH_MODE_MASK | ZH_MANY);
 	}
 	header->slot = 0;
 	header->flags2 &= ~(ZH_INPLACE | ZH_REUSED_MASK);
@@ -131,13 +131,17 @@ freeze_marked(Page page, const bool *marked)
 		if (!ZXactSlotIsFree(slot))
 			all_free = false;
 	}
+	if (marked[ZXACT_SHARED])
+		memset(ZPageGetShared(page), 0, sizeof(ZXactSlotData));
+	else if (ZPageHasShared(page) && ZPageGetShared(page)->fxid_bits != 0)
+		all_free = false;
 	if (all_free)
 		opaque->flags |= ZPAGE_ALL_RESOLVED;
 }
 
 Fxid
 zheap_xact_slot_freeze_page(Relation rel, Page page, const UndoHorizons *hz,
-							int *nfrozen)
+							bool shared_over, int *nfrozen)
 {
 	int			nslots = ZPageGetOpaque(page)->nslots;
 	bool		marked[ZHEAP_MAX_XACT_SLOTS + 2] = {false};
@@ -157,6 +161,15 @@ zheap_xact_slot_freeze_page(Relation rel, Page page, const UndoHorizons *hz,
 		(*nfrozen)++;
 		if (fxid >= hz->all_visible_before && fxid > conflict)
 			conflict = fxid;
+	}
+	if (shared_over)
+	{
+		Fxid		youngest = ZSharedYoungest(ZPageGetShared(page));
+
+		if (youngest >= hz->all_visible_before)
+			conflict = Max(conflict, youngest);
+		marked[ZXACT_SHARED] = true;
+		(*nfrozen)++;
 	}
 	if (*nfrozen > 0)
 		freeze_marked(page, marked);
@@ -213,7 +226,6 @@ typedef struct SlotSurvey
 	uint8		own;			/* owned by my top transaction, or 0 */
 	uint8		free;			/* first FREE one, or 0 */
 	bool		aborted;
-	Fxid		lowest_running;
 	bool		committed[ZHEAP_MAX_XACT_SLOTS + 2];	/* unless aborted: of
 														 * those that exist */
 } SlotSurvey;
@@ -229,7 +241,6 @@ survey_slots(Buffer buffer, Page page, const UndoHorizons *hz, SlotSurvey *s)
 	for (id = 1; id <= nslots; id++)
 	{
 		ZXactSlot	slot = ZPageGetXactSlot(page, id);
-		Fxid		fxid = ZXactSlotFxid(slot);
 
 		s->committed[id] = false;
 		if (ZXactSlotIsFree(slot))
@@ -245,9 +256,6 @@ survey_slots(Buffer buffer, Page page, const UndoHorizons *hz, SlotSurvey *s)
 				s->own = id;
 				break;
 			case ZXACT_RUNNING:
-				if (s->lowest_running == InvalidFxid ||
-					fxid < s->lowest_running)
-					s->lowest_running = fxid;
 				break;
 			case ZXACT_ALL_VISIBLE:
 			case ZXACT_COMMITTED:
@@ -278,6 +286,9 @@ zheap_xact_slot_only(Page page, Fxid fxid, UndoRecPtr urp,
 		else if (owner >= hz->all_visible_before)
 			return 0;
 	}
+	if (unlikely(ZPageHasShared(page)) &&
+		ZSharedYoungest(ZPageGetShared(page)) >= hz->all_visible_before)
+		return 0;
 	return found;
 }
 
@@ -451,10 +462,79 @@ committed_of_mine(Page page, const SlotSurvey *s)
 	return 0;
 }
 
+bool
+zheap_xact_slot_share(Relation rel, Buffer buffer, ZXactSlotChoice *choice)
+{
+	Page		page = BufferGetPage(buffer);
+
+	AssertPageExclusive(buffer);
+	Assert(zheap_xact_slot_may_share(rel));
+	if (!ZPageHasShared(page) && !zheap_delta_share(rel, buffer))
+		return false;
+	memset(choice, 0, sizeof(ZXactSlotChoice));
+	choice->id = ZXACT_SHARED;
+	choice->tenure = ZTENURE_SHARED;
+	choice->prev_urp = ZPageGetShared(page)->urp;
+	return true;
+}
+
+/*
+ * A page whose only row leaves no room for a shared xact slot: then its only xact
+ * slot is shared, by the first who wants it (Z57).
+ */
+static bool
+is_for_one(Relation rel, Page page)
+{
+	return ZPageGetOpaque(page)->nslots == 1 && !ZPageHasShared(page) &&
+		PageGetMaxOffsetNumber(page) > 0 &&
+		zheap_page_total_free(page) < sizeof(ZXactSlotData) &&
+		zheap_xact_slot_may_share(rel);
+}
+
+/* a FREE xact slot, or one that can be had without taking over; false: none */
+static bool
+reserve_free(Relation rel, Buffer buffer, const UndoHorizons *hz,
+			 ZReserveFor what, uint8 prefer, const SlotSurvey *s,
+			 ZXactSlotChoice *choice)
+{
+	Page		page = BufferGetPage(buffer);
+	uint8		id = s->free;
+
+	if (id == 0)
+	{
+		Fxid		youngest = what == ZRESERVE_FOR_NEW_ROW ?
+			youngest_to_ask(page, hz, s) : PG_UINT64_MAX;
+		Fxid		conflict;
+
+		id = best_freezable(rel, page, hz, s, prefer, youngest, &conflict);
+		if (id != 0)
+		{
+			set_choice(page, id, ZTENURE_FROZEN, choice);
+			choice->conflict = conflict;
+			return true;
+		}
+
+		/* instead of that; the takeover's pass is short */
+		if (youngest != PG_UINT64_MAX)
+			id = committed_of_mine(page, s);
+		if (id != 0)
+		{
+			set_choice(page, id, ZTENURE_FOREIGN, choice);
+			return true;
+		}
+	}
+
+	if (id == 0 && ZPageGetOpaque(page)->nslots < slots_wanted(rel))
+		id = grow_logged(rel, buffer);
+	if (id != 0)
+		set_choice(page, id, ZTENURE_FREE, choice);
+	return id != 0;
+}
+
 ZReserveResult
 zheap_xact_slot_reserve(Relation rel, Buffer buffer, const UndoHorizons *hz,
-						Fxid fxid, uint8 prefer, ZXactSlotChoice *choice,
-						Fxid *wait_for)
+						Fxid fxid, ZReserveFor what, uint8 prefer,
+						ZXactSlotChoice *choice)
 {
 	Page		page = BufferGetPage(buffer);
 	SlotSurvey	s;
@@ -465,7 +545,6 @@ zheap_xact_slot_reserve(Relation rel, Buffer buffer, const UndoHorizons *hz,
 
 	/* nor is what follows from the future */
 	zheap_xact_slot_note_given(fxid);
-	*wait_for = InvalidFxid;
 	survey_slots(buffer, page, hz, &s);
 	if (s.aborted)
 		return ZRESERVE_ABORTED;
@@ -480,58 +559,39 @@ zheap_xact_slot_reserve(Relation rel, Buffer buffer, const UndoHorizons *hz,
 		return ZRESERVE_OK;
 	}
 
-	/* a FREE one, or one that can be made so */
-	id = s.free;
-	if (id == 0)
+	if (what == ZRESERVE_FOR_NEW_ROW || !is_for_one(rel, page))
 	{
-		Fxid		youngest = prefer == ZRESERVE_NEW_ROW ?
-			youngest_to_ask(page, hz, &s) : PG_UINT64_MAX;
-		Fxid		conflict;
-
-		id = best_freezable(rel, page, hz, &s, prefer, youngest, &conflict);
-		if (id != 0)
-		{
-			set_choice(page, id, ZTENURE_FROZEN, choice);
-			choice->conflict = conflict;
+		if (reserve_free(rel, buffer, hz, what, prefer, &s, choice))
 			return ZRESERVE_OK;
-		}
 
-		/* instead of that; the takeover's pass is short */
-		if (youngest != PG_UINT64_MAX)
-			id = committed_of_mine(page, &s);
+		/* one of a committed owner */
+		id = best_committed(page, &s, prefer);
 		if (id != 0)
 		{
 			set_choice(page, id, ZTENURE_FOREIGN, choice);
 			return ZRESERVE_OK;
 		}
-	}
 
-	if (id == 0 && ZPageGetOpaque(page)->nslots < slots_wanted(rel))
-		id = grow_logged(rel, buffer);
-	if (id != 0)
-	{
-		set_choice(page, id, ZTENURE_FREE, choice);
-		return ZRESERVE_OK;
+		/* only running foreign owners */
+		id = what == ZRESERVE_FOR_LOCK ? 0 : grow_logged(rel, buffer);
+		if (id != 0)
+		{
+			set_choice(page, id, ZTENURE_FREE, choice);
+			return ZRESERVE_OK;
+		}
 	}
-
-	/* one of a committed owner */
-	id = best_committed(page, &s, prefer);
-	if (id != 0)
-	{
-		set_choice(page, id, ZTENURE_FOREIGN, choice);
-		return ZRESERVE_OK;
-	}
-
-	/* only running foreign owners */
-	id = grow_logged(rel, buffer);
-	if (id != 0)
-	{
-		set_choice(page, id, ZTENURE_FREE, choice);
-		return ZRESERVE_OK;
-	}
-	Assert(s.lowest_running != InvalidFxid);
-	*wait_for = s.lowest_running;
-	return ZRESERVE_WAIT;
+	if (what == ZRESERVE_FOR_NEW_ROW)
+		return ZRESERVE_NONE;
+	if ((ZPageGetOpaque(page)->nslots == 1 && s.free == 0 && !s.committed[1] &&
+		 !ZPageHasShared(page) &&
+		 zheap_page_total_free(page) < sizeof(ZXactSlotData)) ||
+		!zheap_xact_slot_share(rel, buffer, choice))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("block %u of zheap relation \"%s\" has no room for a shared xact slot",
+						BufferGetBlockNumber(buffer),
+						RelationGetRelationName(rel))));
+	return ZRESERVE_OK;
 }
 
 /* ----------------------------------------------------------------
@@ -556,8 +616,8 @@ zheap_xact_slot_note_rows(Relation rel, const ZXactSlotChoice *choice,
 			memset(held, 0, sizeof(held));
 		mixed_top = top;
 	}
-	/* no row refers to a stub's xact slot but the stub */
-	if (mixed_top == top || choice->tenure == ZTENURE_STUB)
+	/* the shared xact slot isn't taken over */
+	if (mixed_top == top || choice->tenure == ZTENURE_SHARED)
 		return;
 	if (choice->tenure == ZTENURE_CONTINUE ||
 		choice->tenure == ZTENURE_FAMILY ||

@@ -45,19 +45,11 @@ extern ZXactStatus zheap_xact_slot_status(Buffer buffer, ZXactSlot slot,
 extern bool zheap_xact_slot_is_mine(ZXactSlot slot, const UndoHorizons *hz);
 
 /*
- * Does any xact slot of the page have an aborted owner (share lock)?  Stubs
- * aren't asked about: what is done to other rows needn't wait for them (Z57).
+ * Does any xact slot of the page have an aborted owner (share lock)?  The shared
+ * one isn't asked: what is done to other rows needn't wait for its (Z59).
  */
 extern bool zheap_xact_slot_any_aborted(Buffer buffer, Page page,
 										const UndoHorizons *hz);
-
-/* was the row at off, if it is a stub, ended by a transaction that aborted */
-extern bool zheap_xact_slot_stub_is_aborted(Page page, OffsetNumber off,
-											const UndoHorizons *hz);
-
-/* is any row of the page such a stub */
-extern bool zheap_xact_slot_any_stub_aborted(Page page,
-											 const UndoHorizons *hz);
 
 /* ----------------------------------------------------------------
  *	zheap_xact_slot.c
@@ -83,8 +75,8 @@ typedef enum ZTenure
 	ZTENURE_FOREIGN,			/* committed foreign owner */
 	ZTENURE_FROZEN,				/* the same, visible to all: its tuples are
 								 * frozen (Z19), then as FREE */
-	ZTENURE_STUB				/* no xact slot: the row ends as a stub, id is
-								 * ZXACT_STUB (Z56) */
+	ZTENURE_SHARED				/* the page's shared xact slot, id is
+								 * ZXACT_SHARED (Z56) */
 } ZTenure;
 
 typedef struct ZXactSlotChoice
@@ -125,8 +117,7 @@ typedef enum ZReserveResult
 	ZRESERVE_OK,
 	ZRESERVE_ABORTED,			/* an aborted owner is on the page: roll it
 								 * back first, start over */
-	ZRESERVE_WAIT				/* only running foreign owners: release the
-								 * page, wait for *wait_for, start over */
+	ZRESERVE_NONE				/* for a new row: it has to go elsewhere */
 } ZReserveResult;
 
 /*
@@ -136,19 +127,37 @@ typedef enum ZReserveResult
 extern uint8 zheap_xact_slot_only(Page page, Fxid fxid, UndoRecPtr urp,
 								  const UndoHorizons *hz);
 
+/* what an xact slot is wanted for */
+typedef enum ZReserveFor
+{
+	ZRESERVE_FOR_NEW_ROW,		/* never the shared one */
+	ZRESERVE_FOR_CHANGE,
+	ZRESERVE_FOR_LOCK			/* the page doesn't grow beyond the reserve */
+} ZReserveFor;
+
 /*
  * Choose the xact slot for a change by fxid (mine); see zheap/README.
- * Exclusive lock held.  May grow the page (own WAL record), never freezes or
- * takes over: that is part of the change itself.  prefer: xact slot id of the
- * row to be changed, which may be 0, or ZRESERVE_NEW_ROW.
+ * Exclusive lock held.  May grow the page, or give it a shared xact slot (own WAL
+ * record), never freezes or takes over: that is part of the change itself.
+ * prefer: xact slot id of the row to be changed, or 0.
  */
-#define ZRESERVE_NEW_ROW	0xFF
-
 extern ZReserveResult zheap_xact_slot_reserve(Relation rel, Buffer buffer,
 											  const UndoHorizons *hz,
-											  Fxid fxid, uint8 prefer,
-											  ZXactSlotChoice *choice,
-											  Fxid *wait_for);
+											  Fxid fxid, ZReserveFor what,
+											  uint8 prefer,
+											  ZXactSlotChoice *choice);
+
+/* the shared one instead; false if the page can't have one */
+extern bool zheap_xact_slot_share(Relation rel, Buffer buffer,
+								  ZXactSlotChoice *choice);
+
+/* may changes of the table's rows go through a shared xact slot */
+static inline bool
+zheap_xact_slot_may_share(Relation rel)
+{
+	/* nobody else is there */
+	return rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP;
+}
 
 /*
  * Part of every change's apply, in do and redo: the takeover or freezing pass
@@ -180,10 +189,11 @@ extern void zheap_xact_slot_flag_header(ZTupleHeader *header, uint8 id,
  * committed and is < all_visible_before or removable for the relation.
  * Returns the largest fxid frozen by more than all_visible_before (the
  * conflict horizon), 0 if none; *nfrozen is the number of xact slots.  rel may
- * be NULL: then only < all_visible_before.
+ * be NULL: then only < all_visible_before.  shared_over: likewise of all that the
+ * chain of the shared xact slot names, and no row is to be rolled back by it.
  */
 extern Fxid zheap_xact_slot_freeze_page(Relation rel, Page page,
 										const UndoHorizons *hz,
-										int *nfrozen);
+										bool shared_over, int *nfrozen);
 
 #endif							/* ZHEAP_XACT_SLOT_H */

@@ -311,28 +311,3 @@ zheap_xact_slot_any_aborted(Buffer buffer, Page page, const UndoHorizons *hz)
 	}
 	return false;
 }
-
-bool
-zheap_xact_slot_stub_is_aborted(Page page, OffsetNumber off,
-								const UndoHorizons *hz)
-{
-	ZXactSlotData stub;
-
-	return zheap_page_get_stub(page, PageGetItemId(page, off), &stub) &&
-		zheap_xact_slot_fxid_status(ZXactSlotFxid(&stub), hz) == ZXACT_ABORTED;
-}
-
-bool
-zheap_xact_slot_any_stub_aborted(Page page, const UndoHorizons *hz)
-{
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
-
-	if ((ZPageGetOpaque(page)->flags & ZPAGE_HAS_STUBS) == 0)
-		return false;
-	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
-	{
-		if (zheap_xact_slot_stub_is_aborted(page, off, hz))
-			return true;
-	}
-	return false;
-}

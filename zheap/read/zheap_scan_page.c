@@ -318,7 +318,7 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 			continue;
 		}
 		/* headers that were restored say nothing about the page as it is */
-		if (unlikely(header.slot > owners.n) && header.slot != ZXACT_STUB &&
+		if (unlikely(header.slot > owners.n) && header.slot != ZXACT_SHARED &&
 			!(restored && old.state[off] == ZOLD_WALK))
 			zheap_walk_corrupt(scan->base.rs_rd, scan->block, off,
 							   "an xact slot id of this page");

@@ -6,8 +6,8 @@
  *
  * A row lock is an undo record of the locker plus bits in the row's header
  * (Z23).  Nobody's bits are believed without a look: live lockers are
- * found in the chains of the page's running xact slot owners, and at the
- * origins of a moved row (zheap_lockers.c).
+ * found in the chains of the page's running xact slot owners, and in that of its
+ * shared xact slot (zheap_lockers.c).
  *
  * The row's pages and the waiting are zheap_row.c's; what is done to a row once
  * it is taken is zheap_row_write.c's.
@@ -24,6 +24,7 @@
 
 #include "zheap/back/zheap_back.h"
 #include "zheap/format/zheap_format.h"
+#include "zheap/history/zheap_shared.h"
 #include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/row/zheap_lock.h"
 #include "zheap/sees/zheap_sees.h"
@@ -34,9 +35,6 @@ typedef enum RowStep
 	ROW_TAKEN,
 	ROW_REFUSED,				/* result and w->failure say why; still locked */
 	ROW_WAIT,					/* for a transaction in the way */
-	ROW_WAIT_XACT_SLOT,			/* for an xact slot */
-	ROW_GET_TAG,				/* for the overflow lock */
-	ROW_SCAN_ORIGINS,			/* which lockers are alive at the old TIDs? */
 	ROW_ROLL_BACK,				/* the page has a long aborted history */
 	ROW_AGAIN					/* something ended while we looked */
 } RowStep;
@@ -367,8 +365,7 @@ row_is_mine_alone(const ZRowWrite *w)
 	ZXactSlot	slot;
 
 	Assert(w->held.pages);
-	if ((f & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED | ZH_HW_LOCKED)) !=
-		ZH_LOCK_ONLY || ZHeaderReused(&w->header) != ZH_REUSED_NONE)
+	if ((f & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED)) != ZH_LOCK_ONLY || ZHeaderReused(&w->header) != ZH_REUSED_NONE)
 		return false;
 	slot = ZPageGetXactSlot(w->page, w->header.slot);
 	return zheap_xact_slot_fxid_status(ZXactSlotFxid(slot), &w->cx.hz) ==
@@ -386,7 +383,7 @@ row_own_lock_is_only(const ZRowWrite *w)
 
 	return w->lockers.own_live &&
 		(w->lockers.own_mode == LockTupleExclusive ||
-		 ((f & ZH_HW_LOCKED) == 0 && (f & ZH_MODE_MASK) != ZH_MODE_MASK));
+		 (f & ZH_MANY) == 0);
 }
 
 #ifdef USE_ASSERT_CHECKING
@@ -396,9 +393,38 @@ row_has_foreign_lockers(ZRowWrite *w)
 	ZLockers	all;
 
 	return zheap_lockers_find(&w->cx, w->page, w->block, w->off, w->mode,
-							  NULL, &all) && all.foreign_live;
+							  &all) && all.foreign_live;
 }
 #endif
+
+/*
+ * A lock that excludes none of the row's: nobody need be looked for.  A lock of
+ * mine that isn't remembered is recorded again, which changes nothing.
+ */
+static bool
+row_lock_excludes_none(ZRowWrite *w)
+{
+	uint16		f = w->header.flags2;
+	LockTupleMode mode =
+		(LockTupleMode) ((f & ZH_MODE_MASK) >> ZH_MODE_SHIFT);
+
+	if (!w->wish.lock_only || zheap_lockers_exclude(w->mode, mode))
+		return false;
+	if ((f & ZH_MULTI_LOCKED) == 0)
+	{
+		ZXactSlot	slot = zheap_page_row_slot(w->page, &w->header);
+
+		/* one locker: if it has ended, so has the lock */
+		if (slot == NULL ||
+			zheap_xact_slot_status(w->buffer, slot, &w->cx.hz) !=
+			ZXACT_RUNNING)
+			return false;
+	}
+	w->lockers.foreign_live = true;
+	w->lockers.own_live = zheap_lockers_remembered(w);
+	w->lockers.own_mode = w->mode;
+	return true;
+}
 
 /*
  * Find the live lockers of the row.  ROW_TAKEN: none that the wanted mode
@@ -420,7 +446,8 @@ row_judge_lockers(ZRowWrite *w, Fxid *wait_for)
 		lockers->own_mode =
 			(LockTupleMode) ((f & ZH_MODE_MASK) >> ZH_MODE_SHIFT);
 	}
-	else if (f & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED))
+	else if ((f & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED)) &&
+			 !row_lock_excludes_none(w))
 	{
 		if ((f & ZH_MULTI_LOCKED) &&
 			!zheap_lockers_find_own(&w->cx, w->page, w->block, w->off,
@@ -429,25 +456,11 @@ row_judge_lockers(ZRowWrite *w, Fxid *wait_for)
 		if (row_own_lock_is_only(w))
 			Assert(!row_has_foreign_lockers(w));
 		else if (!zheap_lockers_find(&w->cx, w->page, w->block, w->off,
-									 w->mode, NULL, lockers))
+									 w->mode, lockers))
 			return ROW_AGAIN;
 	}
 	*wait_for = lockers->conflict;
 	return *wait_for != InvalidFxid ? ROW_WAIT : ROW_TAKEN;
-}
-
-/*
- * Must the row's origins be looked at?  Nobody but FOR KEY SHARE can be alive
- * there; a change wants to know whom the new version has to name.
- */
-static bool
-row_wants_origins(const ZRowWrite *w)
-{
-	const ZOrigins *o = &w->origins;
-
-	Assert(o->n >= 0 && o->n <= ZHEAP_MAX_ORIGINS);
-	return o->n > 0 && !(o->known && o->want == w->mode) &&
-		(!w->wish.lock_only || w->mode == LockTupleExclusive);
 }
 
 /*
@@ -486,9 +499,7 @@ row_normalise(ZRowWrite *w)
 		h->slot = 0;
 		h->flags2 &= ~(ZH_LOCK_ONLY | ZH_REUSED_MASK | ZH_INPLACE);
 	}
-	h->flags2 &= ~ZH_MULTI_LOCKED;
-	if ((h->flags2 & ZH_HW_LOCKED) == 0)
-		h->flags2 &= ~ZH_MODE_MASK;
+	h->flags2 &= ~(ZH_MULTI_LOCKED | ZH_MANY | ZH_MODE_MASK);
 }
 
 /* ----------------------------------------------------------------
@@ -497,13 +508,12 @@ row_normalise(ZRowWrite *w)
  */
 
 /*
- * Look at a row that ended and whose body isn't on the page: spilled, or a
- * stub.  It can't be taken any more, but why not, and where it went, matters,
- * and to whom locks the version below a move (row_judge_below) so does the
- * rest.
+ * Look at a row that was spilled.  It can't be taken any more, but why not, and
+ * where it went, matters, and to whom locks the version below a move
+ * (row_judge_below) so does the rest.
  */
 static RowStep
-row_look_ended(ZRowWrite *w, TM_Result *result)
+row_look_spilled(ZRowWrite *w, TM_Result *result)
 {
 	ZVersion   *v = palloc(sizeof(ZVersion));
 
@@ -516,13 +526,7 @@ row_look_ended(ZRowWrite *w, TM_Result *result)
 		pfree(v);
 		return row_refuse(w, TM_Deleted, result);
 	}
-	if (!w->top.ended)
-	{
-		/* a stub's ender aborted since it was asked about */
-		pfree(v);
-		return ROW_AGAIN;
-	}
-
+	Assert(w->top.ended);
 	(void) row_find_as(w, SnapshotAny, v);
 	if (v->len == 0)
 	{
@@ -535,7 +539,6 @@ row_look_ended(ZRowWrite *w, TM_Result *result)
 	w->image_cid = InvalidCommandId;
 	w->image_len = v->len;
 	memcpy(w->image, v->data, v->len);
-	zheap_lockers_read_origins(&w->origins, w->image, w->image_len);
 	pfree(v);
 	return ROW_TAKEN;
 }
@@ -620,21 +623,20 @@ row_look(ZRowWrite *w, TM_Result *result)
 	if (w->off < FirstOffsetNumber ||
 		w->off > PageGetMaxOffsetNumber(w->page))
 		return row_refuse(w, TM_Invisible, result);
-	if (zheap_xact_slot_stub_is_aborted(w->page, w->off, &w->cx.hz) &&
+	if (zheap_shared_is_aborted(&w->cx.reader, &w->cx.hz, w->page, w->block,
+								w->off) &&
 		!zheap_rollback_buffer(w->rel, w->buffer))
 		return ROW_ROLL_BACK;
 	lp = PageGetItemId(w->page, w->off);
 	if (!ItemIdIsUsed(lp))
 		return row_refuse(w, TM_Invisible, result);
 	if (ZItemIdIsSpilled(lp))
-		return row_look_ended(w, result);
+		return row_look_spilled(w, result);
 	if (!ItemIdIsNormal(lp))
 		return row_refuse(w, TM_Deleted, result);
 
 	tuple = (char *) w->page + ItemIdGetOffset(lp);
 	zheap_header_get(tuple, &w->header);
-	if (w->header.slot == ZXACT_STUB)
-		return row_look_ended(w, result);
 	if (!row_look_own(w) && !row_look_seen(w))
 		zheap_newest_version(&w->cx, w->buffer, w->page, w->block, w->off,
 							 &w->top);
@@ -644,75 +646,25 @@ row_look(ZRowWrite *w, TM_Result *result)
 	w->image_cid = w->top.cid;
 	w->image_len = zheap_page_tuple_len(tuple, ItemIdGetLength(lp));
 	memcpy(w->image, tuple, w->image_len);
-	zheap_lockers_read_origins(&w->origins, w->image, w->image_len);
 	return ROW_TAKEN;
 }
 
-/* of a row that goes into an undo record as a whole, beside its new place's */
-#define STUB_MAX_BODY			(UNDO_MAX_PAYLOAD - 256)
-
-/* for tests: one of so many changes does without its xact slot; 0: none does */
-#define STUBS_MADE				UNDO_KNOB("stubs", 0, 0, 8)
+/* for tests: one of so many locks and ends shares an xact slot; 0: none does */
+#define SHARED_MADE				UNDO_KNOB("shared-slot", 0, 0, 4)
 
 /*
- * The row that is changed shall end as a stub (Z56).  False: it is too big, or
- * there is no room for a stub in its place.
+ * Is the shared xact slot to be taken although there is another?  (A change that
+ * isn't a lock ends the row then.)
  */
 static bool
-row_choose_stub(ZRowWrite *w)
+row_tries_shared(const ZRowWrite *w)
 {
-	ItemId		lp = PageGetItemId(w->page, w->off);
+	int			every = SHARED_MADE;
 
-	Assert(w->held.pages && !w->wish.lock_only);
-	if (w->image_len > STUB_MAX_BODY)
-		return false;
-	if (lp->lp_len < ZHEAP_STUB_SIZE)
-	{
-		/* before the page may have to be compacted */
-		zheap_page_check_bodies(w->rel, w->block, w->page);
-		if (zheap_page_total_free(w->page) + lp->lp_len < ZHEAP_STUB_SIZE)
-			return false;
-	}
-	memset(&w->choice, 0, sizeof(ZXactSlotChoice));
-	w->choice.id = ZXACT_STUB;
-	w->choice.tenure = ZTENURE_STUB;
-	return true;
-}
-
-/* Is the xact slot chosen one that my transaction has already? */
-static bool
-row_has_slot(const ZRowWrite *w)
-{
-	return w->choice.tenure == ZTENURE_CONTINUE ||
-		w->choice.tenure == ZTENURE_FAMILY;
-}
-
-#ifdef USE_ASSERT_CHECKING
-/* Is a stub to be made although there is an xact slot? */
-static bool
-row_tries_stub(const ZRowWrite *w)
-{
-	int			every = STUBS_MADE;
-
-	return every > 0 && !w->wish.lock_only && !row_has_slot(w) &&
+	return every > 0 && w->choice.tenure != ZTENURE_CONTINUE &&
+		w->choice.tenure != ZTENURE_FAMILY &&
+		zheap_xact_slot_may_share(w->rel) &&
 		(w->fxid + w->off) % every == 0;
-}
-#else
-#define row_tries_stub(w)		false
-#endif
-
-/*
- * A row lock that takes no xact slot: there is none, or the row is so big that
- * its page has few, and who changes it couldn't make a stub.
- */
-static RowStep
-row_lock_without_slot(ZRowWrite *w)
-{
-	Assert(w->held.pages && w->wish.lock_only);
-	w->choice.id = 0;
-	w->found.no_xact_slot = true;
-	return w->held.overflow && w->held.overflow_mode >= w->mode ?
-		ROW_TAKEN : ROW_GET_TAG;
 }
 
 /*
@@ -720,34 +672,21 @@ row_lock_without_slot(ZRowWrite *w)
  * it is shown as it is going to be if the xact slot is frozen for us.
  */
 static RowStep
-row_reserve(ZRowWrite *w, Fxid *wait_for)
+row_reserve(ZRowWrite *w)
 {
 	ItemId		lp;
 
 	Assert(w->held.pages);
 	AssertPageExclusive(w->buffer);
-	switch (zheap_xact_slot_reserve(w->rel, w->buffer, &w->cx.hz, w->fxid,
-									w->header.slot, &w->choice, wait_for))
-	{
-		case ZRESERVE_ABORTED:
-			return ROW_AGAIN;
-		case ZRESERVE_WAIT:
-			if (w->wish.lock_only)
-				return row_lock_without_slot(w);
-			if (!row_choose_stub(w))
-			{
-				w->choice.id = 0;
-				return ROW_WAIT_XACT_SLOT;
-			}
-			break;
-		case ZRESERVE_OK:
-			if (w->wish.lock_only && w->image_len > STUB_MAX_BODY &&
-				!row_has_slot(w))
-				return row_lock_without_slot(w);
-			if (row_tries_stub(w))
-				(void) row_choose_stub(w);
-			break;
-	}
+	if (zheap_xact_slot_reserve(w->rel, w->buffer, &w->cx.hz, w->fxid,
+								w->wish.lock_only ? ZRESERVE_FOR_LOCK :
+								ZRESERVE_FOR_CHANGE, w->header.slot,
+								&w->choice) == ZRESERVE_ABORTED)
+		return ROW_AGAIN;
+	if (row_tries_shared(w))
+		(void) zheap_xact_slot_share(w->rel, w->buffer, &w->choice);
+	if (w->choice.tenure == ZTENURE_SHARED)
+		zheap_share_shorten(w);
 
 	lp = PageGetItemId(w->page, w->off);
 	Assert(ItemIdIsNormal(lp));
@@ -765,7 +704,6 @@ static RowStep
 row_try(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 {
 	RowStep		step;
-	LockTupleMode overflow_mode;
 
 	step = row_look(w, result);
 	if (step != ROW_TAKEN)
@@ -785,24 +723,13 @@ row_try(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 			!zheap_lockers_find_own(&w->cx, w->page, w->block, w->off,
 									&w->lockers))
 			return ROW_AGAIN;
-		return row_wants_origins(w) ? ROW_SCAN_ORIGINS : ROW_WAIT;
+		return ROW_WAIT;
 	}
 	if (step != ROW_TAKEN || w->found.lock_suffices)
 		return step;
 	step = row_judge_lockers(w, wait_for);
-	if (step == ROW_AGAIN)
-		return step;
-	if (row_wants_origins(w) && !(w->wish.lock_only && row_is_held(w)))
-		return ROW_SCAN_ORIGINS;
 	if (step != ROW_TAKEN)
 		return step;
-	if (w->origins.n > 0 && w->origins.known &&
-		w->origins.conflict != InvalidFxid)
-	{
-		*wait_for = w->origins.conflict;
-		return ROW_WAIT;
-	}
-
 	if (w->crosscheck != InvalidSnapshot &&
 		!zheap_row_take_visible(w->crosscheck, w->top.writer,
 								w->top.status == ZXACT_CURRENT, w->top.cid))
@@ -820,19 +747,13 @@ row_try(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 		return ROW_TAKEN;
 	}
 
-	/* lockers that got no xact slot hold the tag */
-	overflow_mode = w->mode;
-	if ((w->header.flags2 & ZH_HW_LOCKED) &&
-		!(w->held.overflow && w->held.overflow_mode >= overflow_mode))
-		return ROW_GET_TAG;
-
-	return row_reserve(w, wait_for);
+	return row_reserve(w);
 }
 
 /*
  * Wait until the row can be changed or locked by w, or find that it can't.
  * Nothing is locked on entry.  TM_Ok: page (and newbuf) locked, choice made
- * (unless held or want_overflow without xact slot).  TM_WouldBlock,
+ * (unless held).  TM_WouldBlock,
  * TM_BeingModified: nothing locked.  Others: page locked, so that the caller
  * can still use image.  Throws what waiting throws, and 55P03 for NOWAIT.
  */
@@ -857,16 +778,6 @@ zheap_row_take(ZRowWrite *w)
 				return result;
 			case ROW_WAIT:
 				result = zheap_row_wait_for(w, wait_for);
-				break;
-			case ROW_WAIT_XACT_SLOT:
-				zheap_row_wait_xact_slot(w, wait_for);
-				break;
-			case ROW_GET_TAG:
-				result = zheap_row_take_overflow_lock(w);
-				break;
-			case ROW_SCAN_ORIGINS:
-				zheap_row_unlock(w);
-				zheap_lockers_scan_origins(&w->origins, w->rel, w->mode);
 				break;
 			case ROW_ROLL_BACK:
 				zheap_row_unlock(w);

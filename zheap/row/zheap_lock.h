@@ -40,26 +40,17 @@ typedef enum ZMeant
 /* live lockers of a TID */
 typedef struct ZLockers
 {
-	bool		foreign_live;	/* somebody of another transaction ... */
-	Fxid		foreign;		/* ... such as this one ... */
-	Fxid		newest;			/* ... the youngest being this */
+	bool		foreign_live;	/* somebody of another transaction, or it isn't
+								 * known */
 	Fxid		conflict;		/* one that excludes the wanted mode, or
 								 * Invalid */
 	bool		own_live;		/* I have a lock ... */
 	LockTupleMode own_mode;		/* ... the strongest being */
-} ZLockers;
-
-/* old TIDs of a moved row, and the live lockers there (Z24) */
-typedef struct ZOrigins
-{
+	bool		collect;		/* all of the others are put into fxids, palloc'd */
 	int			n;
-	ZOrigin		origin[ZHEAP_MAX_ORIGINS];
-	bool		known;			/* the rest is filled, for the mode want */
-	LockTupleMode want;
-	bool		own_live;
-	Fxid		foreign[ZHEAP_MAX_ORIGINS]; /* a live foreign locker, each */
-	Fxid		conflict;
-} ZOrigins;
+	int			max;
+	Fxid	   *fxids;
+} ZLockers;
 
 /* what the caller of a row write wants */
 typedef struct ZRowWish
@@ -79,7 +70,6 @@ typedef struct ZRowFound
 								 * locked too, before this */
 	bool		lock_suffices;	/* the transaction holds a lock or change that
 								 * is enough */
-	bool		no_xact_slot;	/* for this lock: take the overflow lock */
 } ZRowFound;
 
 /* what the backend holds, to be given back */
@@ -89,8 +79,6 @@ typedef struct ZRowHeld
 	bool		context;		/* cx is open */
 	bool		queue;			/* the heavyweight tuple lock, ... */
 	LockTupleMode queue_mode;
-	bool		overflow;		/* the overflow lock (HW_LOCKED), ... */
-	LockTupleMode overflow_mode;
 } ZRowHeld;
 
 /*
@@ -155,7 +143,6 @@ typedef struct ZRowWrite
 	ZTop		top;
 	ZTupleHeader header;		/* after normalising dead lock state */
 	ZLockers	lockers;		/* of this TID */
-	ZOrigins	origins;
 	Fxid		image_writer;	/* identity of image */
 	CommandId	image_cid;
 	uint16		image_len;
@@ -175,18 +162,6 @@ extern void zheap_row_end(ZRowWrite *w);
 /* give the pages up, wait for a transaction in the way; TM_Ok: take again */
 extern TM_Result zheap_row_wait_for(ZRowWrite *w, Fxid fxid);
 extern bool zheap_row_waited_for(const ZRowWrite *w, Fxid fxid);
-
-/* no xact slot on one of the pages: give them up, wait for a running owner */
-extern void zheap_row_wait_xact_slot(ZRowWrite *w, Fxid fxid);
-
-/* a row's overflow lock */
-extern void zheap_lockers_overflow_tag(LOCKTAG *tag, Relation rel,
-									   BlockNumber block, OffsetNumber off);
-extern Fxid zheap_lockers_overflow_holder(Relation rel, BlockNumber block,
-										  OffsetNumber off);
-
-/* give the pages up, take the overflow lock; TM_Ok or TM_WouldBlock */
-extern TM_Result zheap_row_take_overflow_lock(ZRowWrite *w);
 
 /*
  * zheap_delete_chunks.c.  simple: may a row go along with others?  Then its
@@ -230,20 +205,39 @@ extern UndoRecPtr zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
  */
 extern void zheap_row_write_lock(ZRowWrite *w);
 
+/*
+ * zheap_share.c.  The shared xact slot was chosen for w: if its chain has grown,
+ * make it shorter by a list of what is alive.  Undo is written; nothing that was
+ * read of it is pinned any more.
+ */
+extern void zheap_share_shorten(ZRowWrite *w);
+
+/*
+ * A row was put at off of a page, locked, by my transaction; these n have it
+ * locked FOR KEY SHARE from now on, as they had the version that it replaces
+ * (Z24).
+ */
+extern void zheap_share_carry(ZRowWrite *w, Buffer buffer, OffsetNumber off,
+							  const Fxid *fxids, int n);
+
 /* zheap_lockers.c */
+
+/* do two modes exclude each other */
+extern bool zheap_lockers_exclude(LockTupleMode a, LockTupleMode b);
+
+/* w's transaction has recorded a lock of w's row; did it, so strong, before? */
+extern void zheap_lockers_remember(const ZRowWrite *w);
+extern bool zheap_lockers_remembered(const ZRowWrite *w);
 extern bool zheap_lockers_find(ZReadContext *cx, Page page, BlockNumber block,
 							   OffsetNumber off, LockTupleMode want,
-							   const ZOrigin *origin, ZLockers *lockers);
+							   ZLockers *lockers);
 extern bool zheap_lockers_find_own(ZReadContext *cx, Page page,
 								   BlockNumber block, OffsetNumber off,
 								   ZLockers *lockers);
-extern void zheap_lockers_read_origins(ZOrigins *origins, const char *tuple,
-									   uint16 len);
-extern void zheap_lockers_scan_origins(ZOrigins *origins, Relation rel,
-									   LockTupleMode want);
-extern int	zheap_lockers_merge_origins(ZOrigin *origins, int n, int max);
-extern uint16 zheap_lockers_append_origins(char *to, const char *tuple,
-										   uint16 len,
-										   const ZOrigin *origins, int n);
+
+/* all live lockers but my own, whatever their mode */
+extern bool zheap_lockers_collect(ZReadContext *cx, Page page,
+								  BlockNumber block, OffsetNumber off,
+								  ZLockers *lockers);
 
 #endif							/* ZHEAP_LOCK_H */

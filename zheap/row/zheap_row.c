@@ -29,7 +29,7 @@
 #include "zheap/sees/zheap_sees.h"
 #include "zheap/sees/zheap_tid_memory.h"
 
-/* heavyweight locks as strong as the four row lock modes, on tuple and tag */
+/* heavyweight locks as strong as the four row lock modes */
 static const LOCKMODE heavy_mode[] = {
 	[LockTupleKeyShare] = AccessShareLock,
 	[LockTupleShare] = RowShareLock,
@@ -219,10 +219,7 @@ row_leave_queue(ZRowWrite *w)
 	w->held.queue = false;
 }
 
-/*
- * Release everything: w may be forgotten, or aimed at another row.  The
- * overflow lock stays: it is the transaction's.
- */
+/* Release everything: w may be forgotten, or aimed at another row. */
 void
 zheap_row_end(ZRowWrite *w)
 {
@@ -245,21 +242,6 @@ row_not_available(ZRowWrite *w)
 					RelationGetRelationName(w->rel))));
 }
 
-/* Does my transaction hold the row's overflow lock, in any mode? */
-static bool
-row_has_overflow_lock(const ZRowWrite *w)
-{
-	LOCKTAG		tag;
-
-	zheap_lockers_overflow_tag(&tag, w->rel, w->block, w->off);
-	for (int mode = LockTupleKeyShare; mode <= LockTupleExclusive; mode++)
-	{
-		if (CompatLockHeldByMe(&tag, heavy_mode[mode]))
-			return true;
-	}
-	return false;
-}
-
 /*
  * Queue for the row, so that waiters get it in turn.  A transaction that
  * already has some lock on the row does not queue: it would wait for those
@@ -272,8 +254,8 @@ row_queue(ZRowWrite *w)
 
 	AssertNoPageLocked();
 	Assert(w->wish.wait);
-	if (w->held.queue || w->lockers.own_live || w->origins.own_live ||
-		w->top.status == ZXACT_CURRENT || row_has_overflow_lock(w))
+	if (w->held.queue || w->lockers.own_live ||
+		w->top.status == ZXACT_CURRENT)
 		return true;
 
 	UNDO_ERROR_POINT("before-wait");
@@ -325,7 +307,6 @@ zheap_row_wait_for(ZRowWrite *w, Fxid fxid)
 
 	Assert(fxid != InvalidFxid && CritSectionCount == 0);
 	zheap_row_unlock(w);
-	w->origins.known = false;
 	AssertNoPageLocked();
 	w->waited_for = row_top_of(fxid);
 	w->failure.ctid = w->tid;
@@ -345,55 +326,5 @@ zheap_row_wait_for(ZRowWrite *w, Fxid fxid)
 			row_not_available(w);
 		return TM_WouldBlock;
 	}
-	return TM_Ok;
-}
-
-void
-zheap_row_wait_xact_slot(ZRowWrite *w, Fxid fxid)
-{
-	Assert(fxid != InvalidFxid && !w->wish.lock_only);
-	zheap_row_unlock(w);
-	zheap_stat_count(w->rel, ZSTAT_XACT_SLOT_WAITS, 1);
-	AssertNoPageLocked();
-	XactLockTableWait(XidFromFxid(fxid), w->rel, &w->tid, w->oper);
-	UNDO_ERROR_POINT("waited-for-slot");
-}
-
-/*
- * The overflow lock of a row, for lockers that get no xact slot: a lock of
- * the transaction's lifetime that survives PREPARE and is given back at a
- * subtransaction's abort.  TM_Ok or TM_WouldBlock.
- */
-TM_Result
-zheap_row_take_overflow_lock(ZRowWrite *w)
-{
-	LockTupleMode mode = w->mode;
-	ResourceOwner owner = CurrentResourceOwner;
-	LockAcquireResult acquired;
-	LOCKTAG		tag;
-
-	zheap_row_unlock(w);
-	AssertNoPageLocked();
-	zheap_lockers_overflow_tag(&tag, w->rel, w->block, w->off);
-
-	/* not the cursor's: its locks go if it fails in a savepoint */
-	CurrentResourceOwner = CurTransactionResourceOwner;
-	acquired = LockAcquire(&tag, heavy_mode[mode], false, true);
-	if (acquired == LOCKACQUIRE_NOT_AVAIL && w->policy == LockWaitBlock)
-	{
-		w->waited_for = row_top_of(zheap_lockers_overflow_holder(w->rel,
-																 w->block,
-																 w->off));
-		acquired = LockAcquire(&tag, heavy_mode[mode], false, false);
-	}
-	CurrentResourceOwner = owner;
-	if (acquired == LOCKACQUIRE_NOT_AVAIL)
-	{
-		if (w->policy == LockWaitError)
-			row_not_available(w);
-		return TM_WouldBlock;
-	}
-	w->held.overflow = true;
-	w->held.overflow_mode = mode;
 	return TM_Ok;
 }

@@ -45,8 +45,8 @@ zheap_row_header(const ZRowWrite *w, ZTupleHeader *header)
 		header->flags2 |= ZH_MULTI_LOCKED;
 	else
 		header->flags2 &= ~ZH_MULTI_LOCKED;
-	if ((header->flags2 & (ZH_MULTI_LOCKED | ZH_HW_LOCKED)) == 0)
-		header->flags2 &= ~ZH_MODE_MASK;
+	if ((header->flags2 & ZH_MULTI_LOCKED) == 0)
+		header->flags2 &= ~(ZH_MODE_MASK | ZH_MANY);
 }
 
 /* The record of a change of w's row, and that header. */
@@ -67,13 +67,6 @@ zheap_row_describe(ZRowWrite *w, uint8 kind, bool key, ZUndo *u,
 					   &w->header, u);
 	if (key)
 		u->flags |= ZUNDO_KEY;
-	if (w->choice.tenure == ZTENURE_STUB)
-	{
-		Assert(kind == ZUNDO_DELETE || kind == ZUNDO_MOVE);
-		u->flags |= ZUNDO_BODY;
-		u->body = w->image + ZHEAP_HEADER_SIZE;
-		u->bodylen = w->image_len - ZHEAP_HEADER_SIZE;
-	}
 	zheap_row_header(w, header);
 }
 
@@ -115,8 +108,8 @@ row_register_bytes(const ZRowWrite *w, const ZUndo *u, const char *tuple,
 /* What redo has to know, packed; returns its length. */
 static uint16
 row_pack_head(const ZRowWrite *w, uint8 info, const ZUndo *u,
-			  const UndoInsertion *ins, const ZTupleHeader *header,
-			  uint8 flags, char *packed)
+			  const UndoInsertion *ins, const ZOwnChange *own,
+			  const ZTupleHeader *header, uint8 flags, char *packed)
 {
 	bool		whole = info == XLOG_ZHEAP_UPDATE && tells(w);
 	ZTupleHeader present;
@@ -151,6 +144,8 @@ row_pack_head(const ZRowWrite *w, uint8 info, const ZUndo *u,
 			head.last_offset = undo_insertion_offset(ins, ins->nrecs - 1);
 	}
 	head.conflict = zheap_conflict_pack(w->fxid, w->choice.conflict);
+	if (own->tenure == ZTENURE_SHARED)
+		head.youngest = zheap_shared_pack(own);
 	head.header = *header;
 	head.new_key = w->new_key;
 	if (info == XLOG_ZHEAP_UPDATE)
@@ -172,6 +167,8 @@ row_prepare_undo(const ZRowWrite *w, const ZUndo *u, char *payload,
 	undo_insertion_init(ins, w->rel);
 	undo_insertion_add(ins, u->kind, u->flags, w->block, w->off, u->chain,
 					   payload, zheap_undo_encode(u, payload));
+	if (w->choice.tenure == ZTENURE_SHARED)
+		undo_insertion_keep(ins, u->youngest, u->ends);
 	if (unlikely(more != NULL && !more->covered))
 	{
 		for (int i = 0; i < more->n; i++)
@@ -266,13 +263,18 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	own.xact_slot = w->choice.id;
 	own.tenure = w->choice.tenure;
 	own.fxid = w->fxid;
+	if (own.tenure == ZTENURE_SHARED)
+	{
+		Assert(ZUndoIsShared(u));
+		own.youngest = u->youngest;
+		own.ends = u->ends;
+	}
 	row.offset = w->off;
 	row.header = *header;
 	row.tuple = tuple;
 	row.len = len;
 	row.new_key = w->new_key;
-	row.stub = own.tenure == ZTENURE_STUB ? &own : NULL;
-	packed_len = row_pack_head(w, info, u, &ins, header,
+	packed_len = row_pack_head(w, info, u, &ins, &own, header,
 							   vm.nblocks > 0 ? ZCHANGE_CLEARED_VM : 0,
 							   packed);
 
@@ -343,32 +345,6 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	return own.urp;
 }
 
-/* a lock without xact slot: the tag is held, say so in the header */
-static void
-row_mark_overflow(ZRowWrite *w)
-{
-	ZPageDelta	delta;
-	Page		work;
-	ZTupleHeader h;
-	char	   *tuple;
-	int			mode;
-
-	Assert(w->held.overflow);
-	Assert(w->wish.lock_only || w->choice.id == 0);
-	AssertPageExclusive(w->buffer);
-	work = zheap_delta_begin(&delta, w->rel, w->buffer);
-	tuple = (char *) work + ItemIdGetOffset(PageGetItemId(work, w->off));
-	zheap_header_get(tuple, &h);
-	mode = (h.flags2 & ZH_MODE_MASK) >> ZH_MODE_SHIFT;
-	if ((h.flags2 & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED | ZH_HW_LOCKED)) == 0)
-		mode = 0;
-	mode = Max(mode, (int) w->mode);
-	h.flags2 = (h.flags2 & ~ZH_MODE_MASK) | ZH_HW_LOCKED |
-		(mode << ZH_MODE_SHIFT);
-	zheap_header_put(tuple, &h);
-	zheap_delta_finish(&delta, InvalidFxid);
-}
-
 /*
  * LOCK_ONLY, the cheap form, only on an all-visible version without other
  * lockers.  A stronger lock of mine replaces my LOCK_ONLY; rolled back, the
@@ -378,8 +354,8 @@ void
 zheap_row_write_lock(ZRowWrite *w)
 {
 	ZTupleHeader h = w->header;
-	bool		flagged = (h.flags2 & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED |
-									   ZH_HW_LOCKED)) != 0;
+	bool		flagged = (h.flags2 & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED)) != 0;
+	bool		shared = w->choice.tenure == ZTENURE_SHARED;
 	int			mode = flagged ? (h.flags2 & ZH_MODE_MASK) >> ZH_MODE_SHIFT :
 		0;
 	ZUndo		u;
@@ -387,12 +363,6 @@ zheap_row_write_lock(ZRowWrite *w)
 	Assert(w->held.pages);
 	if (w->found.lock_suffices)
 		return;
-	if (w->choice.id == 0)
-	{
-		row_mark_overflow(w);
-		return;
-	}
-
 	memset(&u, 0, offsetof(ZUndo, first));
 	ItemPointerSetInvalid(&u.tid);
 	u.kind = ZUNDO_LOCK;
@@ -405,7 +375,7 @@ zheap_row_write_lock(ZRowWrite *w)
 	/* the takeover pass goes over this row too */
 	zheap_xact_slot_flag_header(&h, w->choice.id, w->choice.tenure);
 
-	if ((h.flags2 & ZH_LOCK_ONLY) && w->lockers.own_live &&
+	if (!shared && (h.flags2 & ZH_LOCK_ONLY) && w->lockers.own_live &&
 		!w->lockers.foreign_live &&
 		(h.flags2 & ZH_MULTI_LOCKED) == 0)
 	{
@@ -419,7 +389,7 @@ zheap_row_write_lock(ZRowWrite *w)
 		h.flags2 &= ~(ZH_LOCK_ONLY | ZH_REUSED_MASK | ZH_INPLACE);
 		h.flags2 |= ZH_MULTI_LOCKED;
 	}
-	else if ((h.flags2 & (ZH_MULTI_LOCKED | ZH_HW_LOCKED)) == 0 &&
+	else if (!shared && (h.flags2 & ZH_MULTI_LOCKED) == 0 &&
 			 (h.slot == 0 || w->top.status == ZXACT_ALL_VISIBLE))
 	{
 		h.slot = w->choice.id;
@@ -432,10 +402,10 @@ zheap_row_write_lock(ZRowWrite *w)
 	mode = Max(mode, (int) w->mode);
 	/* beside another one's lock, or a change that may lie above one (Z23) */
 	if ((h.flags2 & ZH_MULTI_LOCKED) &&
-		(w->lockers.foreign_live || (h.flags2 & ZH_HW_LOCKED) ||
-		 w->top.status == ZXACT_RUNNING))
-		mode = LockTupleExclusive;
+		(w->lockers.foreign_live || w->top.status == ZXACT_RUNNING))
+		h.flags2 |= ZH_MANY;
 	h.flags2 = (h.flags2 & ~ZH_MODE_MASK) | (mode << ZH_MODE_SHIFT);
 
 	zheap_row_write(w, XLOG_ZHEAP_LOCK, &u, &h, NULL, 0);
+	zheap_lockers_remember(w);
 }

@@ -64,14 +64,11 @@ lock_follow(ZRowWrite *w)
 		return false;
 
 	zheap_row_end(w);
-	w->origins.known = false;
 	w->tid = next;
 	w->block = ItemPointerGetBlockNumber(&next);
 	w->off = ItemPointerGetOffsetNumber(&next);
 	w->meant = ZMEANT_TOP;
 	w->found.dirty = false;
-	w->held.overflow = false;
-	w->found.no_xact_slot = false;
 	return true;
 }
 
@@ -122,7 +119,7 @@ lock_later(ZRowWrite *w, const ItemPointerData *tid)
  * that the same move is still on top here.  So a link is followed only to what
  * its mover put there: had it aborted, it would be gone from the top.  And a
  * transaction that sees the new version meets the lock there or, if it moves
- * it on, names it as an origin; if the mover aborts it is met here.
+ * it on, takes it along; if the mover aborts it is met here.
  */
 static TM_Result
 lock_take(ZRowWrite *w)

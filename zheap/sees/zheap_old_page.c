@@ -147,10 +147,10 @@ find_rows(TakeBack *t)
 		if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(t->copy, lp))
 			continue;
 		zheap_header_get(row_bytes(t, off), &header);
-		if (header.slot == ZXACT_STUB)
+		if (header.slot == ZXACT_SHARED)
 		{
 			/* its record is in no xact slot's chain */
-			if (t->owners->unseen[ZXACT_STUB])
+			if (t->owners->unseen[ZXACT_SHARED])
 				t->old->state[off] = ZOLD_WALK;
 			continue;
 		}

@@ -80,15 +80,16 @@ extern bool zheap_visibility_is_past(ZReadContext *cx, Buffer buffer,
  * For page scans: the owners of a page's xact slots, each judged once.  A row
  * that is NORMAL and whose xact slot is seen (or is only a locker's) is
  * seen as it stands, unless it has ended; then not at all.  Index 0 stands for
- * rows without an owner, ZXACT_STUB for stubs: unseen if any is, or is mine.
+ * rows without an owner, ZXACT_SHARED for those of the shared xact slot: unseen
+ * if any is, or is mine.
  *
  * Returns true if no other row is there: nothing is unseen, and SPILLED
  * pointers are invisible.  Then the page may be unlocked once it is copied.
  * The snapshot is of type MVCC.  buffer is Invalid for a copy of the page,
  * which may have been rolled back.
  */
-#define NO_XACT_SLOT	0xFF	/* there are ZHEAP_MAX_XACT_SLOTS at most; a
-								 * stub's is never compared with it */
+#define NO_XACT_SLOT	0xFF	/* there are ZHEAP_MAX_XACT_SLOTS at most; the
+								 * shared one is never compared with it */
 
 typedef struct ZOwners
 {
@@ -96,8 +97,8 @@ typedef struct ZOwners
 	bool		aborted;		/* is any of the owners */
 	bool		own_unseen;		/* are changes of my own transaction */
 	uint8		own;			/* xact slot of my transaction, or none */
-	bool		unseen[ZXACT_STUB + 1];
-	Fxid		writer[ZXACT_STUB + 1];
+	bool		unseen[ZXACT_SHARED + 1];
+	Fxid		writer[ZXACT_SHARED + 1];
 } ZOwners;
 
 extern bool zheap_visibility_page_owners(ZReadContext *cx, Buffer buffer,

@@ -31,6 +31,7 @@
 #include "zheap/format/zheap_stat.h"
 #include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_own_history.h"
+#include "zheap/history/zheap_shared.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/sees/zheap_sees.h"
@@ -767,7 +768,6 @@ zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
 	ItemId		lp = PageGetItemId(page, off);
 	SnapshotType type = cx->snapshot->snapshot_type;
 	bool		mvcc = type == SNAPSHOT_MVCC;
-	ZXactSlotData stub;
 	ZTupleHeader hdr;
 	ZWalk		walk;
 
@@ -796,8 +796,14 @@ zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
 		return false;
 
 	walk.slot = zheap_page_row_slot(page, &hdr);
-	if (zheap_page_get_stub(page, lp, &stub))
-		walk.fxid = ZXactSlotFxid(&stub);
+	if (hdr.slot == ZXACT_SHARED && ZPageHasShared(page))
+	{
+		UndoRecPtr	urp;
+
+		walk.fxid = zheap_shared_owner(&cx->reader, &cx->hz, page,
+									   BufferGetBlockNumber(buffer), off,
+									   &urp);
+	}
 	else if (walk.slot == NULL)
 		return false;			/* damaged, as above */
 	else
@@ -821,7 +827,7 @@ zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
 				return true;
 			}
 			if (walk.slot == NULL)
-				return false;	/* a stub's record tells */
+				return false;	/* the record tells */
 			zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz,
 							BufferGetBlockNumber(buffer), off, NULL, NULL);
 			zheap_walk_at_slot(&walk, page, hdr.slot);
@@ -836,23 +842,36 @@ zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
  * ----------------------------------------------------------------
  */
 
-/* is a stub on the page whose ender the snapshot doesn't see, or is mine */
+/*
+ * Is there a row whose xact slot is the shared one, and whose owner or ender the
+ * snapshot doesn't see, or is mine?  *base: that owner.
+ */
 static bool
-any_stub_unseen(const ZReadContext *cx, Page page)
+any_shared_unseen(ZReadContext *cx, Page page, BlockNumber block, Fxid *base)
 {
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
-	ZXactSlotData stub;
+	const ZShared *s;
 	ZWalk		walk;
 
-	if (likely((ZPageGetOpaque(page)->flags & ZPAGE_HAS_STUBS) == 0))
+	*base = InvalidFxid;
+	if (likely(!ZPageHasShared(page)))
+		return false;
+	s = zheap_shared_get(&cx->reader, &cx->hz, page, block);
+	if (s == NULL)
+		return false;
+	*base = s->base_fxid;
+	if (s->end == NULL && s->base_fxid == InvalidFxid)
 		return false;
 	walk.hz = &cx->hz;
 	walk.slot = NULL;
 	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
 	{
-		if (!zheap_page_get_stub(page, PageGetItemId(page, off), &stub))
+		bool		ended = zheap_shared_ended(page, off);
+
+		walk.fxid = !ended ? s->base_fxid :
+			s->end != NULL ? s->end[off].fxid : InvalidFxid;
+		if (walk.fxid == InvalidFxid)
 			continue;
-		walk.fxid = ZXactSlotFxid(&stub);
 		switch (mvcc_status(cx, &walk, InvalidBuffer))
 		{
 			case ZXACT_ALL_VISIBLE:
@@ -882,7 +901,6 @@ zheap_visibility_page_owners(ZReadContext *cx, Buffer buffer, Page page,
 	ZWalk		walk;
 
 	Assert(cx->snapshot->snapshot_type == SNAPSHOT_MVCC);
-	Assert(cx->snapshot->snapshot_type == SNAPSHOT_MVCC);
 	Assert(!BufferIsValid(buffer) || undo_debug_page_is_locked(buffer, false));
 	owners->n = opaque->nslots;
 	owners->aborted = false;
@@ -890,9 +908,9 @@ zheap_visibility_page_owners(ZReadContext *cx, Buffer buffer, Page page,
 	owners->own = NO_XACT_SLOT;
 	owners->unseen[0] = false;
 	owners->writer[0] = InvalidFxid;
-	owners->unseen[ZXACT_STUB] = any_stub_unseen(cx, page);
-	owners->writer[ZXACT_STUB] = InvalidFxid;
-	if (owners->unseen[ZXACT_STUB])
+	owners->unseen[ZXACT_SHARED] =
+		any_shared_unseen(cx, page, block, &owners->writer[ZXACT_SHARED]);
+	if (owners->unseen[ZXACT_SHARED])
 		all = false;
 	if ((opaque->flags & ZPAGE_HAS_SPILL) &&
 		ZXactSlotFxid(ZPageGetSpill(page)) >= spill_floor(cx->snapshot, page))

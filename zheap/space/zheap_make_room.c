@@ -33,6 +33,7 @@
 #include "undo/undo_debug.h"
 #include "zheap/format/zheap_format.h"
 #include "zheap/format/zheap_stat.h"
+#include "zheap/history/zheap_shared.h"
 #include "zheap/history/zheap_spill_chain.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/owner/zheap_xact_slot.h"
@@ -139,10 +140,18 @@ owner_fate(Survey *s, uint8 id)
 	return s->owner[id];
 }
 
-/* likewise of a stub */
+/* likewise of who ended a row by the shared xact slot */
 static OwnerFate
-fxid_fate(const Survey *s, Fxid fxid)
+shared_fate(const Survey *s, OffsetNumber off)
 {
+	UndoReader	reader;
+	Fxid		fxid;
+	UndoRecPtr	urp;
+
+	undo_record_reader_open(&reader, s->rel);
+	fxid = zheap_shared_owner(&reader, s->hz, s->page,
+							  BufferGetBlockNumber(s->buffer), off, &urp);
+	undo_record_reader_close(&reader);
 	switch (zheap_xact_slot_fxid_status(fxid, s->hz))
 	{
 		case ZXACT_ALL_VISIBLE:
@@ -156,10 +165,9 @@ fxid_fate(const Survey *s, Fxid fxid)
 }
 
 static void
-survey_row(Survey *s, ItemId lp)
+survey_row(Survey *s, ItemId lp, OffsetNumber off)
 {
 	char	   *tuple = (char *) PageGetItem(s->page, lp);
-	ZXactSlotData stub;
 	ZTupleHeader hdr;
 	OwnerFate	fate;
 
@@ -167,18 +175,12 @@ survey_row(Survey *s, ItemId lp)
 	zheap_header_get(tuple, &hdr);
 	if (!ZHeaderIsEnded(&hdr) && (hdr.natts_flags1 & ZH_SLACK) == 0)
 		return;
-	if (zheap_page_get_stub(s->page, lp, &stub))
-	{
-		fate = fxid_fate(s, ZXactSlotFxid(&stub));
-		if (fate == OWNER_REMOVABLE)
-			s->gain += ItemIdGetLength(lp);
-		else if (fate == OWNER_COMMITTED)
-			s->gain += ItemIdGetLength(lp) - ZHEAP_STUB_SIZE;
+	if (hdr.slot == ZXACT_SHARED && ZPageHasShared(s->page))
+		fate = shared_fate(s, off);
+	else if (hdr.slot > ZPageGetOpaque(s->page)->nslots)
 		return;
-	}
-	if (hdr.slot > ZPageGetOpaque(s->page)->nslots)
-		return;
-	fate = hdr.slot == 0 ? OWNER_REMOVABLE : owner_fate(s, hdr.slot);
+	else
+		fate = hdr.slot == 0 ? OWNER_REMOVABLE : owner_fate(s, hdr.slot);
 
 	/* a foreign tenure below a running one had committed before */
 	if (fate == OWNER_UNSETTLED && ZHeaderReused(&hdr) == ZH_REUSED_FOREIGN)
@@ -217,7 +219,7 @@ survey_page(Relation rel, Buffer buffer, const UndoHorizons *hz, int options,
 		if (ItemIdIsNormal(lp))
 		{
 			if (zheap_item_is_in_page(page, lp))
-				survey_row(&s, lp);
+				survey_row(&s, lp, off);
 		}
 		else if (ItemIdIsDead(lp) && (options & ZPRUNE_NO_INDEXES))
 			s.gain += sizeof(ItemIdData);
@@ -319,9 +321,7 @@ find_rows(Spill *spill)
 			ItemIdGetLength(lp) > SPILL_MAX_BYTES)
 			continue;
 		zheap_header_get((char *) PageGetItem(spill->page, lp), &hdr);
-		/* of a stub nothing is left that could be spilled */
-		if (ZHeaderIsEnded(&hdr) && hdr.slot != ZXACT_STUB &&
-			find_ender(spill, &reader, off))
+		if (ZHeaderIsEnded(&hdr) && find_ender(spill, &reader, off))
 			spill->gain += ItemIdGetLength(lp);
 	}
 	/* writing undo may wait: no undo pin may be kept then (U16) */

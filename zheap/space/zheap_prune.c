@@ -21,6 +21,7 @@
 #include "undo/undo_debug.h"
 #include "zheap/format/zheap_format.h"
 #include "zheap/format/zheap_stat.h"
+#include "zheap/history/zheap_shared.h"
 #include "zheap/history/zheap_spill_chain.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/owner/zheap_xact_slot.h"
@@ -61,19 +62,23 @@ prune_walk(Prune *prune, OffsetNumber off)
 }
 
 /*
- * A stub whose ender has committed needs no room for a rollback any more (Z58).
- * No history goes with it, so there is no conflict.
+ * Is all that the shared xact slot's chain names over?  Whoever is before a
+ * transaction that is removable for everybody has ended, and is seen by all if it
+ * committed; if it aborted, the rows that it ended are rolled back before.
  */
-static void
-prune_stub(Prune *prune, ItemId lp, OffsetNumber off)
+static bool
+shared_is_over(Prune *prune)
 {
-	ZXactSlotData stub;
+	Fxid		youngest;
 
-	Assert(ItemIdIsNormal(lp));
-	if (zheap_page_get_stub(prune->page, lp, &stub) &&
-		zheap_xact_slot_fxid_status(ZXactSlotFxid(&stub), prune->hz) ==
-		ZXACT_COMMITTED)
-		zheap_page_shrink_stub(prune->page, off);
+	if (!ZPageHasShared(prune->page))
+		return false;
+	youngest = ZSharedYoungest(ZPageGetShared(prune->page));
+	return youngest != InvalidFxid &&
+		(youngest < prune->hz->all_visible_before ||
+		 (zheap_xact_slot_seen_by_all(prune->rel, youngest, prune->hz, NULL) &&
+		  !zheap_shared_any_aborted(&prune->reader, prune->hz, prune->page,
+									prune->block)));
 }
 
 /*
@@ -105,7 +110,6 @@ prune_row(Prune *prune, OffsetNumber off, ZPruneResult *result)
 			break;
 		case ZROW_ENDED:
 			result->recently_dead++;
-			prune_stub(prune, lp, off);
 			break;
 		case ZROW_SETTLED:
 			zheap_page_drop_slack(prune->page, off);
@@ -330,7 +334,8 @@ tidy_page(Page page)
 	int			nslots = ZPageGetOpaque(page)->nslots;
 
 	Assert(zheap_page_total_free(page) >= hole);
-	if (tuples == 0 || gaps > tuples || nslots > ZHEAP_XACT_SLOT_RESERVE)
+	if (tuples == 0 || gaps > tuples || nslots > ZHEAP_XACT_SLOT_RESERVE ||
+		(ZPageHasShared(page) && ZPageGetShared(page)->fxid_bits == 0))
 	{
 		zheap_page_trim_xact_slots(page);
 		if (gaps > 0)
@@ -376,13 +381,13 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 
 	max = PageGetMaxOffsetNumber(page);
 	prune.conflict = zheap_xact_slot_freeze_page(rel, page, hz,
+												 shared_is_over(&prune),
 												 &result->nslots_freed);
 	for (off = FirstOffsetNumber; off <= max; off++)
 	{
 		if (ItemIdIsNormal(PageGetItemId(page, off)))
 			prune_row(&prune, off, result);
 	}
-	zheap_page_note_stubs(page);
 
 	prune_spilled(&prune, result);
 

@@ -102,12 +102,13 @@ struct BulkInsertStateData;
 /* room of a page just initialised, if it keeps the reserve for xact slots */
 #define ZHEAP_NEW_PAGE_ROOM \
 	(BLCKSZ - SizeOfPageHeaderData - sizeof(ZPageOpaqueData) - \
-	 ZHEAP_XACT_SLOTS_ROOM * sizeof(ZXactSlotData) - sizeof(ItemIdData))
+	 (ZHEAP_XACT_SLOTS_ROOM + 1) * sizeof(ZXactSlotData) - \
+	 sizeof(ItemIdData))
 
 /*
  * Xact slots of a new page, by the first row put on it.  A row too big for the
- * reserve has the page for itself: writers of it would wait for each other
- * anyway, and only row lockers miss the xact slots (HW_LOCKED serves them).
+ * reserve has the page for itself: writers of it wait for each other anyway, and
+ * row lockers share an xact slot (Z57).
  */
 static inline int
 zheap_new_page_xact_slots(Size len)

@@ -39,7 +39,7 @@ row_is_complete(Rewrite *rw, const char *image)
 		(header.natts_flags1 & ZH_HASEXTERNAL) == 0;
 }
 
-/* the same bytes, but for lockers of old TIDs: there are none */
+/* the same bytes */
 static ZTuple *
 form_same_row(const char *image, uint16 len)
 {
@@ -48,13 +48,10 @@ form_same_row(const char *image, uint16 len)
 
 	Assert(len >= ZHEAP_HEADER_SIZE);
 	zheap_header_get(image, &header);
-	if (header.natts_flags1 & ZH_ORIGIN)
-		len -= zheap_page_tuple_origins(image, len, NULL) * ZHEAP_ORIGIN_SIZE;
 	tuple->data = (char *) tuple + sizeof(ZTuple);
 	tuple->len = len;
 	memcpy(tuple->data, image, len);
 	header.slot = 0;
-	header.natts_flags1 &= ~ZH_ORIGIN;
 	header.flags2 = 0;
 	zheap_header_put(tuple->data, &header);
 	return tuple;

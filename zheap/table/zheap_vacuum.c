@@ -176,7 +176,8 @@ page_is_empty(Page page, const UndoHorizons *hz)
 			ZXactSlotFxid(slot) >= hz->all_visible_before)
 			return false;
 	}
-	return true;
+	return !ZPageHasShared(page) ||
+		ZSharedYoungest(ZPageGetShared(page)) < hz->all_visible_before;
 }
 
 /* keep the dead line pointers of a block; allocates, any lock may be held */

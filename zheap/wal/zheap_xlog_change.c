@@ -26,16 +26,25 @@
  */
 
 /*
- * The takeover pass, then the xact slot is the writer's.  A stub has one of its
- * own, see zheap_xlog_change_apply_row().
+ * The takeover pass, then the xact slot is the writer's; or the record is the
+ * newest of the shared xact slot.
  */
 void
 zheap_xlog_change_apply_own(Page page, const ZOwnChange *own)
 {
-	if (own->tenure == ZTENURE_STUB)
-		return;
-	zheap_xact_slot_own(page, own->xact_slot, own->tenure, own->fxid,
-						own->urp);
+	if (own->tenure != ZTENURE_SHARED)
+		zheap_xact_slot_own(page, own->xact_slot, own->tenure, own->fxid,
+							own->urp);
+	else if (unlikely(!ZPageHasShared(page)))
+		elog(PANIC, "a zheap page has no shared xact slot");
+	else
+	{
+		ZXactSlot	slot = ZPageGetShared(page);
+
+		Assert(own->youngest >= own->fxid && UndoRecPtrIsValid(own->urp));
+		slot->fxid_bits = own->youngest | (own->ends ? ZSHARED_ENDS : 0);
+		slot->urp = own->urp;
+	}
 	ZPageGetOpaque(page)->flags &= ~ZPAGE_ALL_RESOLVED;
 }
 
@@ -53,28 +62,16 @@ zheap_xlog_change_apply_row(Page page, const ZRowChange *change)
 	char	   *tuple;
 
 	Assert(ItemIdIsNormal(lp));
-	Assert(change->stub == NULL || change->tuple == NULL);
+	if (change->tuple != NULL &&
+		!zheap_page_replace(page, change->offset, change->tuple, change->len))
+		return false;
 
-	if (change->stub != NULL)
-	{
-		if (!zheap_page_set_stub(page, change->offset, &header,
-								 change->stub->fxid, change->stub->urp))
-			return false;
-	}
-	else
-	{
-		if (change->tuple != NULL &&
-			!zheap_page_replace(page, change->offset, change->tuple,
-								change->len))
-			return false;
-
-		lp = PageGetItemId(page, change->offset);
-		tuple = (char *) page + ItemIdGetOffset(lp);
-		zheap_header_get(tuple, &present);
-		header.natts_flags1 = (header.natts_flags1 & ~ZH_SLACK) |
-			(present.natts_flags1 & ZH_SLACK);
-		zheap_header_put(tuple, &header);
-	}
+	lp = PageGetItemId(page, change->offset);
+	tuple = (char *) page + ItemIdGetOffset(lp);
+	zheap_header_get(tuple, &present);
+	header.natts_flags1 = (header.natts_flags1 & ~ZH_SLACK) |
+		(present.natts_flags1 & ZH_SLACK);
+	zheap_header_put(tuple, &header);
 
 	if (ZHeaderIsEnded(&header))
 		PageClearAllVisible(page);
@@ -177,6 +174,12 @@ is_confirm(uint8 info, uint8 flags)
 	return info == XLOG_ZHEAP_LOCK && (flags & ZCHANGE_CONFIRM) != 0;
 }
 
+static inline bool
+is_list(uint8 info, uint8 flags)
+{
+	return info == XLOG_ZHEAP_LOCK && (flags & ZCHANGE_LIST) != 0;
+}
+
 uint16
 zheap_xlog_change_pack(char *buf, uint8 info, const ZChangeHead *head)
 {
@@ -188,12 +191,19 @@ zheap_xlog_change_pack(char *buf, uint8 info, const ZChangeHead *head)
 		return undo_pack(p, head->offset) - buf;
 	}
 	*p++ = (char) (head->flags | (head->tenure << ZCHANGE_TENURE_SHIFT));
+	if (is_list(info, head->flags))
+	{
+		p = undo_pack_u16(p, head->undo_offset);
+		return undo_pack(p, head->youngest) - buf;
+	}
 	*p++ = (char) head->xact_slot;
 	p = undo_pack(p, head->offset);
 	if ((head->flags & ZCHANGE_NO_UNDO) == 0)
 		p = undo_pack_u16(p, head->undo_offset);
 	if (head->tenure == ZTENURE_FROZEN)
 		p = undo_pack(p, head->conflict);
+	else if (head->tenure == ZTENURE_SHARED)
+		p = undo_pack(p, head->youngest);
 	if (head->flags & ZCHANGE_OTHER_SLOT)
 		*p++ = (char) head->header.slot;
 	if ((head->flags & ZCHANGE_SAME_NATTS) == 0)
@@ -231,12 +241,22 @@ zheap_xlog_change_unpack(XLogReaderState *record, ZChangeHead *head)
 		head->logical_len = check_unpacked(p, end);
 		return;
 	}
+	if (is_list(info, flags))
+	{
+		p = undo_unpack_u16(p, end, &head->undo_offset);
+		head->last_offset = head->undo_offset;
+		head->logical = p = undo_unpack(p, end, &head->youngest);
+		head->logical_len = check_unpacked(p, end);
+		return;
+	}
 	p = undo_unpack_u8(p, end, &head->xact_slot);
 	p = undo_unpack_small(p, end, &head->offset);
 	if ((flags & ZCHANGE_NO_UNDO) == 0)
 		p = undo_unpack_u16(p, end, &head->undo_offset);
 	if (p != NULL && head->tenure == ZTENURE_FROZEN)
 		p = undo_unpack(p, end, &head->conflict);
+	else if (p != NULL && head->tenure == ZTENURE_SHARED)
+		p = undo_unpack(p, end, &head->youngest);
 	head->header.slot = head->xact_slot;
 	if (flags & ZCHANGE_OTHER_SLOT)
 		p = undo_unpack_u8(p, end, &head->header.slot);
@@ -276,6 +296,8 @@ zheap_xlog_change_pack_move(char *buf, const ZMoveHead *head)
 	p = undo_pack(p, head->undo_offset[1] - head->undo_offset[0]);
 	if (head->tenure[0] == ZTENURE_FROZEN || head->tenure[1] == ZTENURE_FROZEN)
 		p = undo_pack(p, head->conflict);
+	if (head->tenure[0] == ZTENURE_SHARED)
+		p = undo_pack(p, head->youngest);
 	p = undo_pack(p, head->flags2);
 	return p - buf;
 }
@@ -302,6 +324,8 @@ zheap_xlog_change_unpack_move(XLogReaderState *record, ZMoveHead *head)
 	if (p != NULL && (head->tenure[0] == ZTENURE_FROZEN ||
 					  head->tenure[1] == ZTENURE_FROZEN))
 		p = undo_unpack(p, end, &head->conflict);
+	if (p != NULL && head->tenure[0] == ZTENURE_SHARED)
+		p = undo_unpack(p, end, &head->youngest);
 	p = undo_unpack_small(p, end, &head->flags2);
 	head->logical = p;
 	head->logical_len = check_unpacked(p, end);
@@ -431,6 +455,31 @@ change_redo_confirm(XLogReaderState *record, OffsetNumber offset)
 		UnlockReleaseBuffer(buffer);
 }
 
+/* live locks of the shared xact slot, in a record of their own */
+static void
+change_redo_list(XLogReaderState *record, const ZChangeHead *head)
+{
+	ZOwnChange	own = {.tenure = ZTENURE_SHARED};
+	BlockNumber blocks[2];
+	Buffer		buffer;
+
+	XLogRecGetBlockTag(record, 0, NULL, NULL, &blocks[0]);
+	blocks[1] = blocks[0];
+	own.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
+	own.urp = undo_insert_redo_urp(record, 1, head->undo_offset);
+	zheap_shared_unpack(&own, head->youngest);
+	undo_insert_redo(record, 1, head->undo_offset, blocks,
+					 InvalidOffsetNumber);
+	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
+	{
+		zheap_xlog_change_apply_own(BufferGetPage(buffer), &own);
+		PageSetLSN(BufferGetPage(buffer), record->EndRecPtr);
+		MarkBufferDirty(buffer);
+	}
+	if (BufferIsValid(buffer))
+		UnlockReleaseBuffer(buffer);
+}
+
 /* UPDATE in place, DELETE, LOCK */
 static void
 change_redo_row(XLogReaderState *record, uint8 info)
@@ -451,12 +500,18 @@ change_redo_row(XLogReaderState *record, uint8 info)
 		change_redo_confirm(record, head.offset);
 		return;
 	}
+	if (is_list(info, head.flags))
+	{
+		change_redo_list(record, &head);
+		return;
+	}
 	has_undo = (head.flags & ZCHANGE_NO_UNDO) == 0;
 	XLogRecGetBlockTag(record, 0, NULL, NULL, &block);
 	own.xact_slot = head.xact_slot;
 	own.tenure = head.tenure;
 	own.fxid = U64FromFullTransactionId(XLogRecGetFullXid(record));
 	own.urp = InvalidUndoRecPtr;
+	zheap_shared_unpack(&own, head.youngest);
 
 	zheap_delta_redo_conflict(record,
 							  zheap_conflict_unpack(own.fxid, head.conflict));
@@ -478,7 +533,6 @@ change_redo_row(XLogReaderState *record, uint8 info)
 		row.tuple = NULL;
 		row.len = 0;
 		row.new_key = has_body && head.new_key;
-		row.stub = own.tenure == ZTENURE_STUB ? &own : NULL;
 		if (has_body)
 		{
 			row.tuple = tuple.data;
@@ -594,6 +648,7 @@ change_redo_move(XLogReaderState *record)
 
 	own.xact_slot = xlrec.xact_slot[0];
 	own.tenure = xlrec.tenure[0];
+	zheap_shared_unpack(&own, xlrec.youngest);
 	own.urp = undo_insert_redo_urp(record, 2, xlrec.undo_offset[same ? 1 : 0]);
 
 	if (XLogReadBufferForRedo(record, 0, &oldbuf) == BLK_NEEDS_REDO)
@@ -616,7 +671,6 @@ change_redo_move(XLogReaderState *record)
 		row.tuple = NULL;
 		row.len = 0;
 		row.new_key = false;
-		row.stub = own.tenure == ZTENURE_STUB ? &own : NULL;
 		zheap_xlog_change_apply_own(page, &own);
 		if (!zheap_xlog_change_apply_row(page, &row))
 			change_redo_failed(block[0], row.offset);
@@ -691,6 +745,11 @@ zheap_xlog_change_desc(StringInfo buf, XLogReaderState *record)
 		{
 			appendStringInfo(buf, "off %u confirmed", head.offset);
 			desc_logical(buf, head.logical_len);
+			return;
+		}
+		if (is_list(info, head.flags))
+		{
+			appendStringInfo(buf, "live locks undo %u", head.undo_offset);
 			return;
 		}
 		appendStringInfo(buf,

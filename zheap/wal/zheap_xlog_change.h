@@ -10,7 +10,9 @@
  *	UPDATE, DELETE, LOCK
  *				main data: flags u8, tenure in it; xact slot u8; offset, packed;
  *				byte offset of the record on the undo page u16, unless NO_UNDO;
- *				tenure FROZEN: zheap_conflict_pack(), packed;
+ *				tenure FROZEN: zheap_conflict_pack(), packed; SHARED: the youngest
+ *				transaction that the shared xact slot's chain names, difference
+ *				from the writer * 2, + 1 if a row ended by it, packed;
  *				the row's header after the change: slot u8 if OTHER_SLOT,
  *				natts_flags1 u16 unless SAME_NATTS, flags2 packed, with
  *				FLAGS2_NEW_KEY if that applies;
@@ -21,6 +23,8 @@
  *				unless NO_UNDO, byte offset of the last undo record u16
  *				LOCK, CONFIRM, a speculative insertion is confirmed: only
  *				flags and offset, packed; a byte if decoding is to know
+ *				LOCK, LIST: the chain's live locks and ends, of no row: flags,
+ *				offset on the undo page and youngest transaction only
  *				block 0: table page; UPDATE: new middle bytes
  *				block 1: undo page, unless NO_UNDO (data: see undo_insert_register())
  *				next:	 visibility map page, if CLEARED_VM (DELETE, and
@@ -28,8 +32,8 @@
  *	MOVE		main data: flags u8; tenures u8, the new one's in the upper
  *				half; both xact slots u8; both offsets, packed; byte offset of
  *				the first undo record u16, and of the second packed as
- *				difference; tenure FROZEN: zheap_conflict_pack(), packed;
- *				flags2 of the old version, packed
+ *				difference; tenure FROZEN: zheap_conflict_pack(), packed; SHARED, of
+ *				the old version: as above; flags2 of the old version, packed
  *				block 0: page of the old version; SAME_PAGE: new tuple bytes
  *				block 1: page of the new version unless SAME_PAGE: new tuple
  *				bytes; CODED: a coded row (zheap_xlog_insert.h), the row before is the
@@ -37,8 +41,8 @@
  *				block 2: undo page, two records: MOVE, INSERT_SET
  *				block 3, 4: visibility map pages, ascending
  *
- * Tenure STUB: no xact slot is taken; the row, or the old version of a MOVE, which
- * isn't SAME_PAGE then, becomes a stub of the record's transaction (Z56).
+ * Tenure SHARED: the page's shared xact slot gets the record (Z56); a row that
+ * ends so refers to it.  The old version of a MOVE isn't SAME_PAGE then.
  *
  * The logged header is the row's final one, so redo decides nothing (Z27): the
  * takeover or freezing pass over the page, then this header and body.
@@ -62,6 +66,7 @@
 #define ZCHANGE_WHOLE			0x10	/* UPDATE: all of the new row */
 #define ZCHANGE_CONFIRM			0x10	/* LOCK: the row isn't speculative
 										 * any more */
+#define ZCHANGE_LIST			0x01	/* LOCK: of no row */
 #define ZCHANGE_TENURE_SHIFT	5	/* ZTenure in the bits from here on */
 
 /*
@@ -82,6 +87,7 @@ typedef struct ZChangeHead
 	OffsetNumber offset;
 	uint16		undo_offset;	/* byte offset of the record on the undo page */
 	uint64		conflict;		/* packed form */
+	uint64		youngest;		/* SHARED: packed form, zheap_shared_pack() */
 	ZTupleHeader header;		/* after the change */
 	bool		new_key;		/* UPDATE: of a soft index */
 	/* UPDATE, not WHOLE: what replaces what, from behind the row's header on */
@@ -99,7 +105,7 @@ typedef struct ZChangeHead
 } ZChangeHead;
 
 #define ZCHANGE_MAX_HEAD \
-	(10 + (6 + 2 * ZCHANGE_MAX_MORE) * UNDO_MAX_PACKED)
+	(10 + (7 + 2 * ZCHANGE_MAX_MORE) * UNDO_MAX_PACKED)
 
 #define ZMOVE_CODED				0x01
 #define ZMOVE_SAME_PAGE			0x02
@@ -116,17 +122,19 @@ typedef struct ZMoveHead
 	OffsetNumber offset[2];
 	uint16		undo_offset[2]; /* of the MOVE, of the INSERT_SET record */
 	uint64		conflict;		/* packed form */
+	uint64		youngest;		/* likewise */
 	uint16		flags2;			/* of the old version's header, ended */
 	/* unpacked: the logical part */
 	const char *logical;
 	Size		logical_len;	/* 0: none */
 } ZMoveHead;
 
-#define ZMOVE_MAX_HEAD			(6 + 5 * UNDO_MAX_PACKED)
+#define ZMOVE_MAX_HEAD			(6 + 6 * UNDO_MAX_PACKED)
 
 /*
  * info: XLOG_ZHEAP_*; unpack: ERROR if the record is malformed.  CONFIRM: head
- * has flags, offset and logical part only.
+ * has flags, offset and logical part only; LIST: flags, tenure, undo_offset and
+ * youngest.
  */
 extern uint16 zheap_xlog_change_pack(char *buf, uint8 info,
 									 const ZChangeHead *head);
@@ -143,7 +151,23 @@ typedef struct ZOwnChange
 	ZTenure		tenure;
 	Fxid		fxid;
 	UndoRecPtr	urp;
+	Fxid		youngest;		/* SHARED: what the shared xact slot gets */
+	bool		ends;
 } ZOwnChange;
+
+static inline uint64
+zheap_shared_pack(const ZOwnChange *own)
+{
+	Assert(own->youngest >= own->fxid);
+	return undo_zigzag(own->fxid, own->youngest) << 1 | own->ends;
+}
+
+static inline void
+zheap_shared_unpack(ZOwnChange *own, uint64 packed)
+{
+	own->youngest = undo_unzigzag(own->fxid, packed >> 1);
+	own->ends = (packed & 1) != 0;
+}
 
 /* an existing row: new header and, if tuple isn't NULL, new body */
 typedef struct ZRowChange
@@ -153,7 +177,6 @@ typedef struct ZRowChange
 	const char *tuple;			/* header bytes are ignored; not into the page */
 	uint16		len;			/* true length */
 	bool		new_key;		/* of a soft index (Z45) */
-	const ZOwnChange *stub;		/* whose stub it becomes, or NULL */
 } ZRowChange;
 
 /*

@@ -101,7 +101,7 @@ add_same_recipes(ZLogical *logical)
 		append_packed(&logical->part, 0);
 }
 
-/* The recipe for a row without origins. */
+/* The recipe for a row. */
 static void
 add_recipe(ZLogical *logical, const char *tuple, uint16 len)
 {
@@ -182,13 +182,9 @@ add_old_row(ZLogical *logical, const char *old, uint16 oldlen,
 	ZTupleHeader header;
 	char	   *end;
 
-	/* without old TIDs: these follow the values */
 	zheap_header_get(old, &header);
-	if (header.natts_flags1 & ZH_ORIGIN)
-		oldlen -= ZHEAP_ORIGIN_SIZE *
-			zheap_page_tuple_origins(old, oldlen, NULL);
 	memcpy(copy, old, oldlen);
-	header.natts_flags1 &= ~(ZH_ORIGIN | ZH_SLACK);
+	header.natts_flags1 &= ~ZH_SLACK;
 	zheap_header_put(copy, &header);
 
 	part->data[0] |= ZLOGICAL_OLD;
@@ -389,8 +385,6 @@ zheap_logical_read_new(ZLogicalReader *reader, const char *tuple, uint16 len,
 		report_malformed();
 	zheap_header_get(tuple, &header);
 	flags = header.natts_flags1;
-	if (flags & ZH_ORIGIN)
-		len -= ZHEAP_ORIGIN_SIZE * zheap_page_tuple_origins(tuple, len, NULL);
 
 	row->bits = tuple + ZHEAP_HEADER_SIZE;
 	row->bitslen = (flags & ZH_HASNULL) ? BITMAPLEN(ZHeaderNatts(&header)) : 0;

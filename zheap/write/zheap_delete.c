@@ -142,7 +142,6 @@ delete_covered(Relation rel, const ItemPointerData *tid, CommandId cid,
 	row.tuple = NULL;
 	row.len = 0;
 	row.new_key = false;
-	row.stub = NULL;
 
 	START_CRIT_SECTION();
 

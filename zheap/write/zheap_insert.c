@@ -121,8 +121,6 @@ choose_on_new_page(ZXactSlotChoice *choice)
 static bool
 choose_xact_slot(InsertOp *op, InsertStep *step)
 {
-	Fxid		wait_for;
-
 	Assert(step->is_new || undo_debug_page_is_locked(step->buffer, true));
 	if (op->frozen)
 		return true;
@@ -133,15 +131,15 @@ choose_xact_slot(InsertOp *op, InsertStep *step)
 	}
 
 	switch (zheap_xact_slot_reserve(op->rel, step->buffer, &step->cx.hz,
-									op->fxid, ZRESERVE_NEW_ROW, &step->choice,
-									&wait_for))
+									op->fxid, ZRESERVE_FOR_NEW_ROW, 0,
+									&step->choice))
 	{
 		case ZRESERVE_OK:
 			return true;
 		case ZRESERVE_ABORTED:
 			step->unfinished = !zheap_rollback_buffer(op->rel, step->buffer);
 			return false;
-		case ZRESERVE_WAIT:
+		case ZRESERVE_NONE:
 			op->options |= ZHEAP_INSERT_NEW_PAGE;
 			return false;
 	}
@@ -200,7 +198,8 @@ choose_offsets(InsertOp *op, InsertStep *step, ZTuple **tuples, int ntuples)
 	kept = zheap_page_slots_kept(max + 1);
 	if (max == 0)
 		limit = Min(limit, BLCKSZ - SizeOfPageHeaderData -
-					sizeof(ZPageOpaqueData) - kept * sizeof(ZXactSlotData));
+					sizeof(ZPageOpaqueData) -
+					(kept + 1) * sizeof(ZXactSlotData));
 	while (change->ntuples < ntuples)
 	{
 		OffsetNumber off = change->first + change->ntuples;

@@ -57,7 +57,7 @@ move_prepare(ZMove *m, ZUpdatePlan *plan)
 	uint16		len[2];
 	BlockNumber block[2] = {w->block, m->newblock};
 
-	Assert(!plan->same_page || w->choice.tenure != ZTENURE_STUB);
+	Assert(!plan->same_page || w->choice.tenure != ZTENURE_SHARED);
 	Assert(CritSectionCount == 0 && OffsetNumberIsValid(plan->new_off));
 	AssertPageExclusive(m->newbuf);
 	zheap_row_describe(w, ZUNDO_MOVE, plan->key_changed, &u[0],
@@ -67,7 +67,6 @@ move_prepare(ZMove *m, ZUpdatePlan *plan)
 	m->old.tuple = NULL;
 	m->old.len = 0;
 	m->old.new_key = false;
-	m->old.stub = w->choice.tenure == ZTENURE_STUB ? &m->own[0] : NULL;
 	ItemPointerSet(&u[0].tid, m->newblock, plan->new_off);
 
 	memset(&u[1], 0, sizeof(ZUndo));
@@ -97,6 +96,11 @@ move_prepare(ZMove *m, ZUpdatePlan *plan)
 						   u[i].chain,
 						   payload[i], len[i]);
 	}
+
+	m->own[0].youngest = u[0].youngest;
+	m->own[0].ends = u[0].ends;
+	if (w->choice.tenure == ZTENURE_SHARED)
+		undo_insertion_keep(&m->ins, u[0].youngest, u[0].ends);
 
 	memset(&m->vm, 0, sizeof(ZVmClear));
 	m->head.flags = 0;
@@ -165,7 +169,8 @@ zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
 	/* the new version: just inserted */
 	zheap_header_get(plan->body, &header);
 	header.slot = same ? w->choice.id : plan->new_choice.id;
-	header.flags2 = 0;
+	header.flags2 = plan->carried.n == 0 ? 0 :
+		ZH_MULTI_LOCKED | ZH_MANY | (LockTupleKeyShare << ZH_MODE_SHIFT);
 	zheap_header_put(plan->body, &header);
 
 	m->own[0].xact_slot = w->choice.id;
@@ -184,7 +189,7 @@ zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
 	}
 	m->head.offset[0] = w->off;
 	m->head.offset[1] = plan->new_off;
-	m->coded_len = w->logical->wanted ? 0 :
+	m->coded_len = w->logical->wanted || header.flags2 != 0 ? 0 :
 		zheap_xlog_insert_code_row(m->newpage,
 								   same ? w->off : plan->new_off - 1,
 								   plan->body, plan->bodylen, m->coded);
@@ -196,6 +201,8 @@ zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
 							Max(w->choice.conflict,
 								same ? InvalidFxid :
 								plan->new_choice.conflict));
+	m->head.youngest = w->choice.tenure == ZTENURE_SHARED ?
+		zheap_shared_pack(&m->own[0]) : 0;
 	m->head.flags2 = m->old.header.flags2;
 	m->packed_len = zheap_xlog_change_pack_move(m->packed, &m->head);
 
@@ -235,6 +242,9 @@ zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
 								  m->own[1].urp, plan->new_off, plan->new_off);
 	}
 	zheap_space_vm_release(&m->vm);
+	if (plan->carried.n > 0)
+		zheap_share_carry(w, m->newbuf, plan->new_off, plan->carried.fxids,
+						  plan->carried.n);
 	zheap_fsm_notes_add(w->rel, w->block, w->page,
 						ItemIdGetLength(PageGetItemId(w->page, w->off)));
 	ItemPointerSet(newtid, m->newblock, plan->new_off);

@@ -47,7 +47,6 @@
 #include "zheap/write/zheap_write.h"
 
 /* old TIDs that a row names; the rest are named together */
-#define ORIGINS_NAMED	UNDO_KNOB("origins", ZHEAP_MAX_ORIGINS, 1, ZHEAP_MAX_ORIGINS)
 
 /* of an undo record's payload, so much is left for the replaced bytes */
 #define UPDATE_MAX_OLD_BYTES	UNDO_KNOB("update-old-bytes", (UNDO_MAX_PAYLOAD - 128), 64, UNDO_MAX_PAYLOAD - 128)
@@ -302,70 +301,16 @@ update_may_overwrite(ZRowWrite *w, ZUpdatePlan *plan)
  * ----------------------------------------------------------------
  */
 
-/*
- * Make the new row's bytes for the page: it names the origins at which
- * somebody is alive, and if it moves, the TID it leaves if somebody is alive
- * here (Z24).  Only FOR KEY SHARE can be; a change of the key has waited
- * for all.  Returns a locker to wait for, in the unlikely case that the row is
- * so big that none can be named.
- */
-static Fxid
-update_make_body(ZRowWrite *w, ZUpdatePlan *plan, bool move)
+/* The new row's bytes for the page. */
+static void
+update_make_body(ZRowWrite *w, ZUpdatePlan *plan)
 {
-	const ZOrigins *o = &w->origins;
-	ZOrigin		origin[ZHEAP_MAX_ORIGINS + 2];
-	Fxid		fxid = InvalidFxid;
-	int			n = 0;
-	int			max = 0;
-
-	Assert(o->n == 0 || o->known);
 	Assert(w->held.pages && plan->tuple != NULL);
-
-	/*
-	 * Holders of the overflow lock can't be told one by one.  All of them
-	 * have an xid by now: they looked at the row, holding it, before.
-	 */
-	if (move && (w->header.flags2 & ZH_HW_LOCKED) && !plan->key_changed)
-		fxid = zheap_lockers_overflow_holder(plan->rel, w->block, w->off);
-	if (fxid != InvalidFxid)
-	{
-		Fxid		next =
-			U64FromFullTransactionId(ReadNextFullTransactionId());
-
-		origin[n].tid = w->tid;
-		origin[n].tid.ip_posid |= ZHEAP_ORIGIN_OVERFLOW;
-		origin[n++].newest = next - 1;
-	}
-	for (int i = 0; i < o->n; i++)
-	{
-		if (o->foreign[i] != InvalidFxid)
-		{
-			origin[n++] = o->origin[i];
-			fxid = o->foreign[i];
-		}
-	}
-	if (move && w->lockers.foreign_live)
-	{
-		origin[n].tid = w->tid;
-		origin[n++].newest = w->lockers.newest;
-		fxid = w->lockers.foreign;
-	}
-	Assert(n == 0 || !plan->key_changed);
-	if (plan->tuple->len < ZHEAP_MAX_TUPLE_SIZE)
-		max = Min(ORIGINS_NAMED, (ZHEAP_MAX_TUPLE_SIZE - plan->tuple->len) /
-				  ZHEAP_ORIGIN_SIZE);
-	if (n > 0 && max == 0)
-		return fxid;
-	if (n > 0)
-		n = zheap_lockers_merge_origins(origin, n, max);
-
 	if (plan->body != NULL)
 		pfree(plan->body);
-	plan->body = palloc(plan->tuple->len +
-						ZHEAP_MAX_ORIGINS * ZHEAP_ORIGIN_SIZE);
-	plan->bodylen = zheap_lockers_append_origins(plan->body, plan->tuple->data,
-												 plan->tuple->len, origin, n);
-	return InvalidFxid;
+	plan->bodylen = plan->tuple->len;
+	plan->body = palloc(plan->bodylen);
+	memcpy(plan->body, plan->tuple->data, plan->bodylen);
 }
 
 /*
@@ -380,6 +325,8 @@ update_need(ZRowWrite *w, ZUpdatePlan *plan)
 	int			nslots = ZPageGetOpaque(w->page)->nslots;
 
 	Assert(w->held.pages && plan->bodylen >= ZHEAP_HEADER_SIZE);
+	if (need > 0)
+		need += zheap_page_shared_room(w->page);
 	if (need > 0 && nslots < ZHEAP_XACT_SLOT_RESERVE)
 		need += (ZHEAP_XACT_SLOT_RESERVE - nslots) * sizeof(ZXactSlotData);
 	return need;
@@ -427,7 +374,6 @@ update_prepare_new_page(ZRowWrite *w, ZUpdatePlan *plan)
 {
 	Page		page = BufferGetPage(w->newbuf);
 	ZReserveResult reserved;
-	Fxid		wait_for;
 	bool		append;
 
 	Assert(w->held.pages && w->newbuf != w->buffer);
@@ -453,14 +399,14 @@ update_prepare_new_page(ZRowWrite *w, ZUpdatePlan *plan)
 	if (zheap_page_insert_room(page) >= plan->bodylen)
 	{
 		reserved = zheap_xact_slot_reserve(plan->rel, w->newbuf, &w->cx.hz,
-										   w->fxid, ZRESERVE_NEW_ROW,
-										   &plan->new_choice, &wait_for);
+										   w->fxid, ZRESERVE_FOR_NEW_ROW, 0,
+										   &plan->new_choice);
 		if (reserved == ZRESERVE_ABORTED)
 		{
 			zheap_row_unlock(w);
 			return false;
 		}
-		plan->no_xact_slot = reserved == ZRESERVE_WAIT;
+		plan->no_xact_slot = reserved == ZRESERVE_NONE;
 		plan->new_off = zheap_page_free_offset(page, &append);
 		if (reserved == ZRESERVE_OK &&
 			zheap_page_insert_room(page) >= plan->bodylen &&
@@ -480,7 +426,7 @@ update_prepare_new_page(ZRowWrite *w, ZUpdatePlan *plan)
 static bool
 update_find_home(ZRowWrite *w, ZUpdatePlan *plan)
 {
-	bool		stub = w->choice.tenure == ZTENURE_STUB;
+	bool		shared = w->choice.tenure == ZTENURE_SHARED;
 	Buffer		buffer;
 	bool		append;
 	Size		room;
@@ -491,7 +437,7 @@ update_find_home(ZRowWrite *w, ZUpdatePlan *plan)
 		return update_prepare_new_page(w, plan);
 
 	room = zheap_page_insert_room(w->page);
-	if (room >= plan->bodylen && !stub)
+	if (room >= plan->bodylen && !shared)
 	{
 		plan->new_off = zheap_page_free_offset(w->page, &append);
 		if (OffsetNumberIsValid(plan->new_off))
@@ -501,12 +447,12 @@ update_find_home(ZRowWrite *w, ZUpdatePlan *plan)
 		}
 	}
 	else if (!plan->reclaimed_move &&
-			 (room > 0 || stub ||
+			 (room > 0 || shared ||
 			  PageGetMaxOffsetNumber(w->page) < MaxHeapTuplesPerPage))
 	{
 		plan->reclaimed_move = true;
 		/* for the row; or for an xact slot, so that it may stay */
-		if (update_reclaim(w, plan, stub ? sizeof(ZXactSlotData) :
+		if (update_reclaim(w, plan, shared ? sizeof(ZXactSlotData) :
 						   plan->bodylen - room))
 		{
 			zheap_row_unlock(w);
@@ -524,7 +470,7 @@ update_find_home(ZRowWrite *w, ZUpdatePlan *plan)
 	if (BufferGetBlockNumber(buffer) == w->block)
 	{
 		ReleaseBuffer(buffer);	/* the old page has room by now */
-		plan->no_xact_slot = stub;
+		plan->no_xact_slot = shared;
 	}
 	else
 		w->newbuf = buffer;
@@ -536,8 +482,7 @@ typedef enum UpdateStep
 {
 	UPDATE_READY,
 	UPDATE_MOVES,				/* not in place */
-	UPDATE_AGAIN,				/* the row was given up: take it again */
-	UPDATE_WAIT					/* for a transaction in the way */
+	UPDATE_AGAIN				/* the row was given up: take it again */
 } UpdateStep;
 
 /*
@@ -559,14 +504,14 @@ update_pin_map(ZRowWrite *w)
 
 /* w is taken */
 static UpdateStep
-update_try_in_place(ZRowWrite *w, ZUpdatePlan *plan, Fxid *wait_for)
+update_try_in_place(ZRowWrite *w, ZUpdatePlan *plan)
 {
 	Size		need;
 	Size		room;
 
 	Assert(w->held.pages && !plan->toast_first);
 	if (plan->index_changed || plan->no_room || plan->tid_wanted ||
-		w->choice.tenure == ZTENURE_STUB)
+		w->choice.tenure == ZTENURE_SHARED)
 		return UPDATE_MOVES;
 	/* a STALE row isn't all-visible (Z53) */
 	if (plan->new_entries != NULL && !update_pin_map(w))
@@ -580,9 +525,7 @@ update_try_in_place(ZRowWrite *w, ZUpdatePlan *plan, Fxid *wait_for)
 		plan->events_known = true;
 		return UPDATE_AGAIN;
 	}
-	*wait_for = update_make_body(w, plan, false);
-	if (*wait_for != InvalidFxid)
-		return UPDATE_WAIT;
+	update_make_body(w, plan);
 
 	need = update_need(w, plan);
 	room = need > 0 ? zheap_page_total_free(w->page) : 0;
@@ -601,16 +544,24 @@ update_try_in_place(ZRowWrite *w, ZUpdatePlan *plan, Fxid *wait_for)
 
 /* w is taken */
 static UpdateStep
-update_try_move(ZRowWrite *w, ZUpdatePlan *plan, Fxid *wait_for)
+update_try_move(ZRowWrite *w, ZUpdatePlan *plan)
 {
 	Assert(w->held.pages && !plan->toast_first);
 	zheap_tablespace_check(plan->rel);
 
 	if (!update_pin_map(w))
 		return UPDATE_AGAIN;
-	*wait_for = update_make_body(w, plan, true);
-	if (*wait_for != InvalidFxid)
-		return UPDATE_WAIT;
+	update_make_body(w, plan);
+	/* they keep their locks at the new place (Z24) */
+	plan->carried.n = 0;
+	if (w->lockers.foreign_live &&
+		!zheap_lockers_collect(&w->cx, w->page, w->block, w->off,
+							   &plan->carried))
+	{
+		zheap_row_unlock(w);
+		return UPDATE_AGAIN;
+	}
+	Assert(plan->carried.n == 0 || !plan->key_changed);
 	return update_find_home(w, plan) ? UPDATE_READY : UPDATE_AGAIN;
 }
 
@@ -624,7 +575,6 @@ update_take(ZRowWrite *w, ZUpdatePlan *plan)
 	for (;;)
 	{
 		TM_Result	result = zheap_row_take(w);
-		Fxid		wait_for = InvalidFxid;
 		UpdateStep	step;
 
 		if (result != TM_Ok && plan->toasted)
@@ -633,35 +583,19 @@ update_take(ZRowWrite *w, ZUpdatePlan *plan)
 				 w->block, w->off, RelationGetRelationName(plan->rel));
 		if (result != TM_Ok)
 			return result;
-		if (plan->toast_first && w->choice.tenure == ZTENURE_STUB)
-		{
-			/* there is no xact slot for the lock either */
-			if (!w->held.overflow || w->held.overflow_mode < w->mode)
-			{
-				result = zheap_row_take_overflow_lock(w);
-				if (result != TM_Ok)
-					return result;
-				continue;
-			}
-			w->choice.id = 0;
-		}
 		if (plan->toast_first)
 		{
 			update_lock_and_toast(w, plan);
 			continue;
 		}
 
-		step = update_try_in_place(w, plan, &wait_for);
+		step = update_try_in_place(w, plan);
 		plan->move = step == UPDATE_MOVES;
 		if (plan->move)
-			step = update_try_move(w, plan, &wait_for);
+			step = update_try_move(w, plan);
 		Assert(step != UPDATE_READY || (w->held.pages && plan->body != NULL));
 		if (step == UPDATE_READY)
 			return TM_Ok;
-		if (step == UPDATE_WAIT)
-			result = zheap_row_wait_for(w, wait_for);
-		if (result != TM_Ok)
-			return result;
 	}
 }
 
@@ -689,9 +623,9 @@ update_counter(const ZRowWrite *w, const ZUpdatePlan *plan)
 		return ZSTAT_IN_PLACE;
 	if (plan->index_changed)
 		return plan->waited ? ZSTAT_MOVED_SNAPSHOTS : ZSTAT_MOVED_INDEXED;
-	/* of a stub: for an xact slot */
+	/* or for an xact slot */
 	return plan->no_room ||
-		w->choice.tenure == ZTENURE_STUB ? ZSTAT_MOVED_NO_ROOM :
+		w->choice.tenure == ZTENURE_SHARED ? ZSTAT_MOVED_NO_ROOM :
 		ZSTAT_MOVED_TRIGGER;
 }
 

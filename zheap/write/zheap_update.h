@@ -17,8 +17,7 @@ typedef struct ZUpdatePlan
 	Relation	rel;
 	TupleTableSlot *slot;		/* the new row's values */
 	ZTuple	   *tuple;			/* formed; NULL while it must still be toasted */
-	char	   *body;			/* the same with origins, as it goes to the
-								 * page */
+	char	   *body;			/* the same as it goes to the page */
 	uint16		bodylen;
 	bool		toasted;		/* formed with the old version in view */
 	Bitmapset  *key_attrs;
@@ -51,6 +50,7 @@ typedef struct ZUpdatePlan
 	bool		same_page;
 	OffsetNumber new_off;
 	ZXactSlotChoice new_choice;
+	ZLockers	carried;		/* who has the old version locked */
 } ZUpdatePlan;
 
 /*
