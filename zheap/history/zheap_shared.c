@@ -47,9 +47,8 @@ typedef struct SharedRead
 	int			n;
 	int			max;
 	ZListEntry *entry;
-	bool		listed;			/* a list is among it */
-	int			nrecords;		/* before that */
-	int			nlisted;
+	int			nrecords;
+	int			nlisted;		/* entries of lists read last */
 	Fxid		base_fxid;
 	UndoRecPtr	base_urp;
 } SharedRead;
@@ -110,12 +109,12 @@ add_record(SharedRead *r, const UndoRecord *rec, const ZUndo *u)
 
 		while (zheap_undo_next_list_entry(rec, u, &p, &entry))
 			add_entry(r, &entry);
-		r->listed = true;
 		r->nlisted += u->nentries;
 		return;
 	}
-	if (!r->listed)
-		r->nrecords++;
+	/* a list above others is of locks that were carried, and counts as many */
+	r->nrecords += 1 + r->nlisted;
+	r->nlisted = 0;
 	entry.off = u->offset;
 	entry.end = u->kind != ZUNDO_LOCK;
 	entry.mode = u->lockmode;
@@ -272,11 +271,7 @@ keep(ZShared *s, const SharedRead *r, const UndoHorizons *hz)
 	}
 	if (s->nlocks >= s->purge_at)
 		purge_locks(s, hz);
-	if (r->listed)
-		s->nrecords = 0;
 	s->nrecords += r->nrecords;
-	if (r->listed)
-		s->nlisted = r->nlisted;
 }
 
 const ZShared *
@@ -308,14 +303,15 @@ zheap_shared_get(UndoReader *reader, const UndoHorizons *hz, Page page,
 		r.base_fxid = head.youngest;
 		r.base_urp = head.urp;
 	}
-	if (base || !read_chain(reader, s, block, head, &r) ||
-		/* a list in between takes the place of what is known */
-		r.listed)
+	if (base || !read_chain(reader, s, block, head, &r))
 	{
 		forget(s);
 		s->base_fxid = r.base_fxid;
 		s->base_urp = r.base_urp;
+		s->nlisted = r.nlisted;
 	}
+	else
+		s->nrecords += r.nlisted;
 	s->youngest = InvalidFxid;
 	keep(s, &r, hz);
 	if (r.entry != NULL)
