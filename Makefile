@@ -135,8 +135,8 @@ REGRESS := $(sort $(basename $(notdir $(wildcard sql/*.sql))))
 ISOLATION := $(sort $(basename $(notdir $(wildcard specs/*.spec))))
 REGRESS_OPTS = --load-extension=zheap_am
 ISOLATION_OPTS = --load-extension=zheap_am
-# into the server's folder of programs; no server is needed for any of them
-SCRIPTS = tools/zheap-top
+# into the folder of the server's programs
+SCRIPTS = tools/zheap-top tools/zheap-advice
 SCRIPTS_built = tools/zheap-waldump
 
 TAP_TESTS := $(if $(wildcard t/*.pl),1)
