@@ -43,7 +43,8 @@ VACUUM t})
 }
 # undo is gone, and its WAL written
 undo_quiet($node, 'before the end');
-$node->safe_psql('postgres', 'SELECT pg_switch_wal()');
+$node->safe_psql('postgres', $_) for ('SELECT pg_switch_wal()', 'INSERT INTO other VALUES (0)');
+# not right behind a switch, which pg_waldump takes for the middle of a record
 my $to = wal_position($node);
 $node->safe_psql('postgres', 'INSERT INTO other VALUES (1)');
 
