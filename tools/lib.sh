@@ -176,7 +176,8 @@ prepare() {						# prepare FOLDER
 		mkdir "$src"
 		tar -C "$REPO" --exclude=./.git --exclude='*.o' --exclude='*.so' \
 			--exclude='*.bc' --exclude=tmp_check --exclude=./results \
-			--exclude=__pycache__ -cf - . | tar -C "$src" -xf -
+			--exclude=__pycache__ --exclude=./tools/zheap-waldump \
+			-cf - . | tar -C "$src" -xf -
 		write_initdb "$tree$("$pc" --bindir)"
 		if is_root; then chown -R "$run_user" "$tree" "$src"; fi
 	fi
