@@ -138,6 +138,10 @@ REGRESS := $(sort $(basename $(notdir $(wildcard sql/*.sql))))
 ISOLATION := $(sort $(basename $(notdir $(wildcard specs/*.spec))))
 REGRESS_OPTS = --load-extension=zheap_am
 ISOLATION_OPTS = --load-extension=zheap_am
+# into the folder of the server's programs
+SCRIPTS = tools/zheap-top tools/zheap-advice
+SCRIPTS_built = tools/zheap-waldump
+
 TAP_TESTS := $(if $(wildcard t/*.pl),1)
 
 PG_CPPFLAGS = -I$(srcdir)
@@ -181,8 +185,20 @@ endif
 include $(PGXS)
 
 # whole-project dependency: headers are few and builds short
-$(OBJS): $(wildcard $(srcdir)/*.h $(srcdir)/compat/*.h $(srcdir)/undo/*.h $(srcdir)/undo/*/*.h $(srcdir)/inspect/*.h $(srcdir)/guard/*.h \
+HEADERS_ALL = $(wildcard $(srcdir)/*.h $(srcdir)/compat/*.h $(srcdir)/undo/*.h $(srcdir)/undo/*/*.h $(srcdir)/inspect/*.h $(srcdir)/guard/*.h \
 	$(srcdir)/zheap/*.h $(srcdir)/zheap/*/*.h)
+$(OBJS): $(HEADERS_ALL)
+
+# The descriptions of WAL records are those of the library, from the same sources;
+# what else stands there, and would need a server, is in sections of its own, which
+# the linker throws away.
+WALDUMP = undo/log/undo_redo.c zheap/zheap_xlog.c zheap/wal/zheap_xlog_insert.c \
+	zheap/wal/zheap_xlog_change.c zheap/format/zheap_delta.c
+tools/zheap-waldump: tools/zheap_waldump.c $(WALDUMP) $(HEADERS_ALL)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(filter-out -fsanitize% --coverage,$(CFLAGS)) -fno-lto \
+		-ffunction-sections -fdata-sections $(filter %.c,$^) \
+		$(filter-out -fsanitize%,$(LDFLAGS)) -Wl,--gc-sections -o $@
 
 check-layers: $(OBJS)
 	@cd $(srcdir) && tools/check-layers $(CURDIR) $(OBJS)

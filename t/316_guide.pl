@@ -101,7 +101,7 @@ SELECT c.relname FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND 
 $node->safe_psql('guide_monitoring', 'CREATE ROLE watcher LOGIN; GRANT pg_monitor TO watcher');
 ok($node->poll_query_until('guide_monitoring', q{SELECT n_tup_upd = 1010 AND n_tup_hot_upd = 1000 FROM pg_stat_user_tables WHERE relname = 'job'}), 'in place counts as HOT');
 my @query = slurp_file("$docs/postgres_exporter.yml") =~ /^  query: "(.*)"$/mg;
-is(scalar @query, 3, 'queries for postgres_exporter');
+is(scalar @query, 6, 'queries for postgres_exporter');
 for my $query (@query)
 {
 	my ($ret, $out, $err) = $node->psql('guide_monitoring', "SET SESSION AUTHORIZATION watcher; $query");

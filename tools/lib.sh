@@ -56,11 +56,14 @@ MAJORS="18 17 16 15"			# supported, the newest first
 # Set PG_CONFIG to a usable server of a supported version: the one that it
 # names, or the newest of this machine.
 find_server() {
-	local candidate=${PG_CONFIG:-} major packages=()
+	local candidate=${PG_CONFIG:-} major packages=() there=true
 	if [ -z "$candidate" ]; then
 		candidate=$(newest_server)
-		[ -n "$candidate" ] || read -ra packages <<<"$(packaged_server)"
-		ensure_packages "test -x '$candidate'" "command -v cc" \
+		if [ -z "$candidate" ]; then
+			read -ra packages <<<"$(packaged_server)"
+			there="ls /usr/include/postgresql/${packages[0]#*-}/server/postgres.h"
+		fi
+		ensure_packages "$there" "command -v cc" \
 			"command -v make" "command -v prove" "perl -MIPC::Run -e 1" \
 			-- "${packages[@]}" build-essential libipc-run-perl
 		[ -n "$candidate" ] || candidate=$(newest_server)
@@ -79,7 +82,8 @@ major_of() { "$1" --version 2>/dev/null | sed -nE 's/^PostgreSQL ([0-9]+).*/\1/p
 
 usable_server() {
 	[ -n "$1" ] && [[ " $MAJORS " == *" $(major_of "$1") "* ]] &&
-		[ -f "$("$1" --pgxs)" ] && [ -x "$("$1" --bindir)/postgres" ]
+		[ -f "$("$1" --pgxs)" ] && [ -x "$("$1" --bindir)/postgres" ] &&
+		[ -f "$("$1" --includedir-server)/postgres.h" ]
 }
 
 # Where Debian's packages and those of the PostgreSQL project put servers.
@@ -172,7 +176,8 @@ prepare() {						# prepare FOLDER
 		mkdir "$src"
 		tar -C "$REPO" --exclude=./.git --exclude='*.o' --exclude='*.so' \
 			--exclude='*.bc' --exclude=tmp_check --exclude=./results \
-			--exclude=__pycache__ -cf - . | tar -C "$src" -xf -
+			--exclude=__pycache__ --exclude=./tools/zheap-waldump \
+			-cf - . | tar -C "$src" -xf -
 		write_initdb "$tree$("$pc" --bindir)"
 		if is_root; then chown -R "$run_user" "$tree" "$src"; fi
 	fi

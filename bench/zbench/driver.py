@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Iterator
 
+from .beside import Beside
 from .measure import Series
 from .server import Side
 
@@ -176,24 +177,30 @@ class Bench:
                 side.start()
 
     def active(self, side: Side) -> "Turn":
-        return Turn(side)
+        return Turn(self, side)
 
     def close(self) -> None:
         self._file.close()
 
 
 class Turn:
-    """with Turn(side): autovacuum works there while the block runs."""
+    """with Turn(bench, side): autovacuum works there while the block runs, and
+    what runs elsewhere is noted."""
 
-    def __init__(self, side: Side):
+    def __init__(self, bench: Bench, side: Side):
+        self.bench = bench
         self.side = side
 
     def __enter__(self) -> Side:
         self.side.resume()
+        self.beside = Beside(self.side, self.bench.sides)
         return self.side
 
     def __exit__(self, kind, value, trace) -> None:
         if kind is None:
+            found = self.beside.stop()
+            if found:
+                self.bench.meta(beside=found)
             self.side.pause()
 
 

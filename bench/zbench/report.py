@@ -4,6 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from . import plot
+from .beside import told
 from .results import Results
 from .targets import (Verdict, absent_or, beyond, figure, span_text, targets,
                       verdicts)
@@ -75,6 +76,7 @@ def head(r: Results) -> str:
         f"{max(2.0, p['seconds'] / 6):g} s; {p['rounds']} rounds where time "
         "allows",
         f"- the whole run took {m.get('finished', 0) / 60:.0f} minutes",
+        f"- {told(r.beside)}",
     ]
     if p["quick"]:
         lines += ["", "**A quick run: it checks answers, its times say "

@@ -15,6 +15,7 @@ class Results:
         self.errors: list[str] = []
         self.checks: list[dict] = []
         self.series: list[dict] = []
+        self.beside: list[dict] = []
         self.took: list[tuple[str, int, float]] = []
         # (workload, variant, metric) -> am -> round -> value
         self.values: dict[tuple[str, str, str], dict[str, dict[int, float]]]
@@ -29,6 +30,8 @@ class Results:
             meta = r["meta"]
             if "skipped" in meta:
                 self.skipped.append(meta["skipped"])
+            elif "beside" in meta:
+                self.beside.append(meta["beside"])
             elif "seconds" in meta:
                 self.took.append((r["workload"], r["round"], meta["seconds"]))
             else:
