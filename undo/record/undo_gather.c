@@ -386,6 +386,17 @@ gather_log(UndoGather *g, UndoLogNumber log, BufferAccessStrategy strategy)
 	}
 }
 
+/* False if it is too much. */
+static bool
+gather_logs(UndoGather *g, BufferAccessStrategy strategy)
+{
+	int			nlogs = count_logs(g->persistence);
+
+	for (int log = 0; log < nlogs && !is_too_much(g); log++)
+		gather_log(g, log, strategy);
+	return !is_too_much(g);
+}
+
 /* Into as many parts as there is memory for, or as are needed. */
 static void
 choose_parts(UndoGather *g, BlockNumber nblocks, BlockNumber per_part)
@@ -420,8 +431,7 @@ try_build(Relation rel, Fxid floor, BlockNumber first, BlockNumber nblocks,
 							  ALLOCSET_DEFAULT_SIZES);
 	UndoGather *g = MemoryContextAllocZero(context, sizeof(UndoGather));
 	BufferAccessStrategy strategy = GetAccessStrategy(BAS_BULKREAD);
-	bool		done = false;
-	int			nlogs;
+	volatile bool done = false;
 
 	g->context = context;
 	g->persistence = rel->rd_rel->relpersistence;
@@ -437,12 +447,9 @@ try_build(Relation rel, Fxid floor, BlockNumber first, BlockNumber nblocks,
 									  ((Size) g->per_part + 1));
 	g->owner = ResourceOwnerCreate(TopTransactionResourceOwner,
 								   "zheap undo gathered");
-	nlogs = count_logs(g->persistence);
 	PG_TRY();
 	{
-		for (int log = 0; log < nlogs && !is_too_much(g); log++)
-			gather_log(g, log, strategy);
-		done = !is_too_much(g);
+		done = gather_logs(g, strategy);
 	}
 	PG_FINALLY();
 	{
@@ -534,7 +541,7 @@ load_part(UndoGather *g, int n)
 	Part	   *p = &g->parts[n];
 	const char *end;
 	Kept		k;
-	uint64		b;
+	uint64		b = 0;
 
 	g->loaded = -1;
 	g->at = InvalidBlockNumber;

