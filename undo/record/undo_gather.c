@@ -34,7 +34,7 @@
 #include "port/pg_bitutils.h"
 #include "storage/buffile.h"
 #include "storage/bufmgr.h"
-#include "storage/fd.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/resowner.h"
