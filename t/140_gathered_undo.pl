@@ -133,13 +133,13 @@ for my $version (1 .. 4)
 	change('z', 'y', 'u');
 	push @old, old_snapshot();
 }
-foreach my $i (0 .. 3)
+foreach my $i (0, 2, 3)
 {
-	foreach my $z (sort keys %twin)
+	foreach my $z ($i == 2 ? sort keys %twin : qw(z y))
 	{
 		# newer ones have less to read
 		my $n = gathered($z, sub { same($old[$i], $z, "snapshot $i") });
-		ok($n == 1, "... gathered once, not $n times") if $i == 0 && $z ne 'u';
+		ok($n == 1, "... gathered once, not $n times") if $i == 0;
 		is(gathered($z, sub { same($old[$i], $z, 'again') }), 0, '... what was gathered serves') if $n;
 	}
 }
@@ -169,8 +169,8 @@ foreach my $t (qw(z h))
 {
 	ask($s, "DECLARE c_$t SCROLL CURSOR FOR SELECT * FROM $t");
 }
-foreach my $move ('FETCH 700 FROM', 'FETCH BACKWARD 300 FROM', 'FETCH 5000 FROM', 'FETCH BACKWARD 4000 FROM',
-	'FETCH LAST FROM', 'FETCH ABSOLUTE 3 FROM', 'FETCH ALL FROM')
+foreach my $move ('FETCH 700 FROM', 'FETCH BACKWARD 300 FROM', 'FETCH 5000 FROM', 'FETCH BACKWARD 600 FROM',
+	'FETCH ALL FROM')
 {
 	is(ask($s, "$move c_z"), ask($s, "$move c_h"), "$move a cursor");
 	change('z') if $move =~ /5000/;

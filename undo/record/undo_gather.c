@@ -162,13 +162,12 @@ at_end_of_transaction(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
-			while (undo_gather_count > 0)
-				drop(undo_gather_count - 1);
-			break;
+			/* again, if others that are called here read tables, too */
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
 		case XACT_EVENT_PREPARE:
-			Assert(undo_gather_count == 0);
+			while (undo_gather_count > 0)
+				drop(undo_gather_count - 1);
 			break;
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PARALLEL_ABORT:
