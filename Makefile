@@ -40,6 +40,7 @@ OBJS = \
 	undo/log/undo_redo.o \
 	undo/log/undo_attach.o \
 	undo/record/undo_images.o \
+	undo/record/undo_gather.o \
 	undo/record/undo_record.o \
 	undo/record/undo_touched.o \
 	undo/record/undo_insert.o \
@@ -91,6 +92,7 @@ OBJS = \
 	zheap/soft/zheap_sweep.o \
 	zheap/read/zheap_exclusion.o \
 	zheap/read/zheap_scan.o \
+	zheap/read/zheap_scan_gather.o \
 	zheap/read/zheap_scan_page.o \
 	zheap/read/zheap_scan_chosen.o \
 	zheap/read/zheap_scan_compat.o \

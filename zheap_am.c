@@ -174,6 +174,7 @@ _PG_init(void)
 	undo_launcher_define_settings();
 	zheap_jump_define_settings();
 	zheap_keyed_define_settings();
+	zheap_scan_gather_define_settings();
 	zheap_ddl_register();
 	MarkGUCPrefixReserved("zheap");
 

@@ -34,6 +34,7 @@
 #include "undo/discard/undo_snapshot_limit.h"
 #include "undo/log/undo_fake.h"
 #include "undo/log/undo_log_load.h"
+#include "undo/record/undo_gather.h"
 #include "undo/record/undo_images.h"
 #include "undo/record/undo_insert.h"
 #include "undo/record/undo_record.h"

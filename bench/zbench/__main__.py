@@ -13,6 +13,7 @@ from pathlib import Path
 from . import report
 from .driver import Bench, Parameters, Workload
 from .server import Side
+from .work_cold import cold_undo
 from .work_documents import documents
 from .work_instructions import instructions
 from .work_keyed import keyed
@@ -54,6 +55,9 @@ WORKLOADS = [
              "simple-update, shared_buffers a tenth of the table"),
     Workload("long", long_run, "simple-update out of memory, if asked for", 2,
              asked=True),
+    Workload("cold-undo", cold_undo,
+             "old snapshots beside undo out of memory, if asked for", 2,
+             asked=True),
     Workload("many-clients", many,
              "64 and 200 clients, what they wait for, if asked for", 1,
              asked=True),
@@ -81,6 +85,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--seconds-run", type=float, default=60)
     p.add_argument("--snapshot-seconds", type=float, default=40)
     p.add_argument("--long-seconds", type=float, default=900)
+    p.add_argument("--changes", default="1 5 13")
     p.add_argument("--ams", default="heap zheap")
     p.add_argument("--settings", default="")
     p.add_argument("--workloads", default="")
@@ -163,7 +168,8 @@ def main() -> int:
         grid=[int(n) for n in args.grid.split()], seconds=args.seconds_run,
         snapshot_seconds=args.snapshot_seconds, rounds=args.rounds,
         budget=args.budget * 60, tpch_scale=args.tpch_scale, quick=args.quick,
-        long_seconds=args.long_seconds, operations=args.operations)
+        long_seconds=args.long_seconds, operations=args.operations,
+        changes=[int(n) for n in args.changes.split()])
     if len(set(args.ams.split())) < 2:
         sys.exit("two access methods are needed")
     given = settings(args.quick, args.settings)

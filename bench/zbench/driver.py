@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Iterator
 
@@ -32,6 +32,7 @@ class Parameters:
     quick: bool
     long_seconds: float = 900
     operations: str = ""		# those of work_instructions that match it
+    changes: list[int] = field(default_factory=lambda: [1, 5, 13])
 
     @property
     def short(self) -> float:

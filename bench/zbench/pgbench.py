@@ -18,12 +18,16 @@ class Pgbench:
     def __init__(self, side: Side, clients: int, seconds: float,
                  builtin: str | None = None, script: str | None = None,
                  scale: int | None = None, log: bool = False,
-                 protocol: str = "prepared"):
+                 protocol: str = "prepared", transactions: int = 0):
+        """For so many seconds, or so many transactions of all clients."""
         self._folder = tempfile.TemporaryDirectory()
         folder = Path(self._folder.name)
         args = ["-n", "-M", protocol, "-c", str(clients),
-                "-j", str(min(clients, 2)), "-T", str(max(1, round(seconds))),
-                "-P", "1"]
+                "-j", str(min(clients, 2)), "-P", "1"]
+        if transactions > 0:
+            args += ["-t", str(max(1, transactions // clients))]
+        else:
+            args += ["-T", str(max(1, round(seconds)))]
         if builtin is not None:
             args += ["-b", builtin]
         else:

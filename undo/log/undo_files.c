@@ -163,6 +163,26 @@ undo_file_read_used(char persistence, UndoLogNumber log, BlockNumber block)
 	return buffer;
 }
 
+/* what was found of recent pages stays: these aren't going to be */
+Buffer
+undo_file_read_in_order(char persistence, UndoLogNumber log,
+						BlockNumber block, BufferAccessStrategy strategy)
+{
+	Buffer		buffer = InvalidBuffer;
+
+	Assert(persistence != RELPERSISTENCE_TEMP && block != 0);
+	Assert(!LWLockHeldByMe(UndoShmem->reading));
+	LWLockAcquire(UndoShmem->reading, LW_SHARED);
+	if (block < undo_file_used_blocks(persistence, log))
+		buffer =
+			ReadBufferWithoutRelcache(undo_file_of_log(persistence, log),
+									  MAIN_FORKNUM, block, RBM_NORMAL,
+									  strategy,
+									  persistence == RELPERSISTENCE_PERMANENT);
+	LWLockRelease(UndoShmem->reading);
+	return buffer;
+}
+
 void
 undo_file_expect_page(char persistence, UndoRecPtr urp)
 {

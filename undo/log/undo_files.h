@@ -45,6 +45,11 @@ extern Buffer undo_file_read_log(char persistence, UndoLogNumber log,
 extern Buffer undo_file_read_used(char persistence, UndoLogNumber log,
 								  BlockNumber block);
 
+/* the same for who reads a log from one end to the other, through a ring */
+extern Buffer undo_file_read_in_order(char persistence, UndoLogNumber log,
+									  BlockNumber block,
+									  BufferAccessStrategy strategy);
+
 /* blocks of a log that hold something */
 extern BlockNumber undo_file_used_blocks(char persistence, UndoLogNumber log);
 

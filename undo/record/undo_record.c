@@ -23,12 +23,14 @@
 #include "postgres.h"
 
 #include "catalog/pg_class.h"
+#include "executor/instrument.h"
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
 #include "undo/log/undo_files.h"
 #include "undo/log/undo_log_load.h"
 #include "undo/log/undo_page.h"
+#include "undo/record/undo_gather.h"
 #include "undo/record/undo_record.h"
 #include "undo/undo_assert.h"
 #include "undo/undo_debug.h"
@@ -44,6 +46,7 @@ undo_record_reader_open(UndoReader *reader, Relation rel)
 	reader->buffer = InvalidBuffer;
 	reader->log = 0;
 	reader->block = InvalidBlockNumber;
+	reader->gather = NULL;
 }
 
 void
@@ -282,6 +285,45 @@ may_be_gone(const UndoReader *reader, const Expected *expected)
 		 undo_log_horizon(reader->persistence));
 }
 
+/* The record, if it was gathered (undo_gather.c); as of any copy. */
+static inline bool
+get_gathered(const UndoReader *reader, UndoRecPtr urp,
+			 const Expected *expected, BlockNumber block, UndoRecord *rec)
+{
+	return reader->gather != NULL &&
+		undo_gather_get(reader->gather, urp, rec) &&
+		is_expected(rec, expected) && rec->block == block;
+}
+
+#ifdef USE_ASSERT_CHECKING
+/* is its undo page of the same opinion, or is it gone? */
+static bool
+page_agrees(UndoReader *reader, const Expected *expected,
+			const UndoRecord *rec)
+{
+	static UndoRecord plain;
+	BufferUsage usage = pgBufferUsage;
+	const char *problem;
+
+	if (undo_debug_damage)
+		return true;
+	problem = pin_page(reader, rec->urp) ?
+		copy_record(reader, rec->urp, &plain) : "no such block";
+	/* who counts reads isn't to count this one */
+	pgBufferUsage = usage;
+	pg_read_barrier();
+	if (may_be_gone(reader, expected))
+		return true;
+	return problem == NULL && plain.kind == rec->kind &&
+		plain.flags == rec->flags && plain.offset == rec->offset &&
+		plain.block == rec->block && plain.chain == rec->chain &&
+		plain.writer == rec->writer && plain.reloid == rec->reloid &&
+		plain.dboid == rec->dboid && plain.len == rec->len &&
+		plain.payload_len == rec->payload_len &&
+		memcmp(plain.data, rec->data, rec->payload_len) == 0;
+}
+#endif
+
 static inline bool
 fetch(UndoReader *reader, UndoRecPtr urp, const Expected *expected,
 	  BlockNumber block, UndoRecord *rec)
@@ -291,7 +333,12 @@ fetch(UndoReader *reader, UndoRecPtr urp, const Expected *expected,
 	Assert(expected->writer != InvalidFxid);
 	Assert(CritSectionCount == 0 && BlockNumberIsValid(block));
 
-	if (get_from_copy(reader->persistence, urp, expected, block, rec))
+	if (get_gathered(reader, urp, expected, block, rec))
+	{
+		problem = NULL;
+		Assert(page_agrees(reader, expected, rec));
+	}
+	else if (get_from_copy(reader->persistence, urp, expected, block, rec))
 		problem = NULL;
 	/* cheap: undo that is known to be gone needn't be looked for */
 	else if (may_be_gone(reader, expected))

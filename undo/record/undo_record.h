@@ -31,6 +31,8 @@ typedef struct UndoRecord
 	char		data[UNDO_MAX_PAYLOAD];
 } UndoRecord;
 
+typedef struct UndoGather UndoGather;	/* undo_gather.h */
+
 /*
  * Keeps the last undo page pinned between fetches.  Must be closed before the
  * AM call ends and before any wait (U16).  Errors and aborts release the
@@ -42,6 +44,7 @@ typedef struct UndoReader
 	Buffer		buffer;
 	UndoLogNumber log;
 	BlockNumber block;
+	const UndoGather *gather;	/* asked first, or NULL */
 } UndoReader;
 
 extern void undo_record_reader_open(UndoReader *reader, Relation rel);

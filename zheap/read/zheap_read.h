@@ -20,6 +20,8 @@
 extern void zheap_index_fetch_register(void);
 extern void zheap_explain_register(void);	/* zheap_explain.c */
 
+extern void zheap_scan_gather_define_settings(void);
+
 extern const TupleTableSlotOps *zheap_scan_slot_callbacks(Relation rel);
 extern TableScanDesc zheap_scan_begin(Relation rel, Snapshot snapshot,
 									  int nkeys,

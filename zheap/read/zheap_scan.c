@@ -119,6 +119,10 @@ scan_init(ZScanDesc scan, ScanKey key, bool keep_start)
 	scan->direction = ForwardScanDirection;
 	scan->block = InvalidBlockNumber;
 	scan->off = InvalidOffsetNumber;
+	scan->old_reads = 0;
+	scan->old_from = 0;
+	scan->old_window = 0;
+	scan->gather = NULL;
 	zheap_scan_clear_rows(scan);
 
 	if (key != NULL && scan->base.rs_nkeys > 0)
@@ -224,6 +228,9 @@ zheap_scan_end(TableScanDesc sscan)
 	if (scan->checks_exclusion)
 		zheap_exclusion_scan_ends();
 	zheap_scan_unpin(scan);
+	/* the next statement's snapshot needs other records */
+	if (unlikely(undo_gather_count > 0) && !IsolationUsesXactSnapshot())
+		undo_gather_drop(sscan->rs_rd);
 	if (scan->stream != NULL)
 		read_stream_end(scan->stream);
 	RelationDecrementReferenceCount(sscan->rs_rd);

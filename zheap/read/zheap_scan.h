@@ -9,6 +9,10 @@
 #ifndef ZHEAP_SCAN_H
 #define ZHEAP_SCAN_H
 
+#include "executor/instrument.h"
+
+#include "undo/undo.h"
+#include "undo/undo_debug.h"
 #include "zheap/read/zheap_read.h"
 #include "zheap/sees/zheap_sees.h"
 
@@ -90,6 +94,16 @@ typedef struct ZScanDescData
 	/* ANALYZE: rows of the block that are dead */
 	int			ndead;
 
+	/*
+	 * Undo that was read at random for the blocks from old_from on, counted in
+	 * the scan's order, and what was gathered for the block at hand, or NULL:
+	 * zheap_scan_gather.c.
+	 */
+	uint64		old_reads;
+	BlockNumber old_from;
+	BlockNumber old_window;		/* blocks that a pass covers; 0: not known */
+	const UndoGather *gather;
+
 	/* TID range */
 	ItemPointerData mintid;
 	ItemPointerData maxtid;
@@ -136,6 +150,24 @@ extern Page zheap_scan_lock_page(ZScanDesc scan, Buffer buffer,
 								 Snapshot snapshot, ZReadContext *cx);
 extern void zheap_scan_add_row(ZScanDesc scan, OffsetNumber off,
 							   const ZVersion *v);
+
+/*
+ * To be called before scan->block is loaded, which is in that pinned buffer, and
+ * if something is to be gathered or was: sets scan->gather.  Returns the
+ * block's buffer, pinned.
+ */
+extern Buffer zheap_scan_gather(ZScanDesc scan, Buffer buffer);
+
+/* reads that are too few to think about; and 0: do not wait for any */
+#define FEW_OLD_READS		UNDO_KNOB("gather-reads", 500, 1, 500)
+#define GATHER_AT_ONCE		UNDO_KNOB("gather", 0, 0, 7)
+
+static inline bool
+zheap_scan_may_gather(ZScanDesc scan)
+{
+	return undo_gather_count > 0 || scan->old_reads >= FEW_OLD_READS ||
+		GATHER_AT_ONCE > 0;
+}
 
 /* put row i into a tuple slot, under its plain TID */
 extern void zheap_scan_store_row(ZScanDesc scan, int i, TupleTableSlot *slot);

@@ -374,6 +374,7 @@ try_load_page(ZScanDesc scan, Buffer buffer, const OffsetNumber *offsets,
 	scan->ahead_end = scan->ahead != NULL ? scan->ahead + BLCKSZ : NULL;
 	scan->stale = false;
 	page = zheap_scan_lock_page(scan, buffer, scan->base.rs_snapshot, &cx);
+	cx.reader.gather = scan->gather;
 
 	if (!PageIsNew(page))
 	{
@@ -412,10 +413,17 @@ zheap_scan_load_page(ZScanDesc scan, Buffer buffer,
 					 const OffsetNumber *offsets, int noffsets,
 					 bool predicate_lock)
 {
+	int64		reads;
+
 	AssertNoPageLocked();
 	Assert(noffsets <= MaxHeapTuplesPerPage || offsets != NULL);
+	scan->gather = NULL;
+	if (unlikely(zheap_scan_may_gather(scan)))
+		buffer = zheap_scan_gather(scan, buffer);
+	reads = pgBufferUsage.shared_blks_read;
 	while (!try_load_page(scan, buffer, offsets, noffsets, predicate_lock))
 		zheap_rollback_for_reader(scan->base.rs_rd, scan->block);
+	scan->old_reads += pgBufferUsage.shared_blks_read - reads;
 	ReleaseBuffer(buffer);
 }
 

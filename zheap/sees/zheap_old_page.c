@@ -45,6 +45,9 @@
 #define RECORDS_PER_ROW		UNDO_KNOB("old-page-records", 8, 0, 8)
 #define RECORDS_BESIDES		16
 
+/* the same of records that were gathered: they are at hand */
+#define GATHERED_PER_ROW	UNDO_KNOB("old-page-gathered", 128, 0, 128)
+
 /* a writer, for the snapshot */
 typedef enum Judged
 {
@@ -372,7 +375,8 @@ zheap_old_page_restore(ZReadContext *cx, Page copy, BlockNumber block,
 	}
 	sort_unseen(t.order, t.nunseen);
 	find_rows(&t);
-	t.left = RECORDS_PER_ROW * t.pending + RECORDS_BESIDES;
+	t.left = (cx->reader.gather != NULL ? GATHERED_PER_ROW : RECORDS_PER_ROW) *
+		t.pending + RECORDS_BESIDES;
 	while (t.pending > 0 && t.nunseen > 0)
 	{
 		uint8		id = t.order[--t.nunseen].id;
