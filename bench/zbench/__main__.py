@@ -17,6 +17,7 @@ from .work_cold import cold_undo
 from .work_documents import documents
 from .work_instructions import instructions
 from .work_keyed import keyed
+from .work_locks import locks
 from .work_many import many
 from .work_own import own_changes
 from .work_pgbench import (bloat, hot_row, logical, long_run, one_page,
@@ -45,6 +46,7 @@ WORKLOADS = [
     Workload("recovery", recovery, "kill -9 and recovery"),
     Workload("hot-row", hot_row, "one row, 16 clients, old snapshot"),
     Workload("one-page", one_page, "64 clients, rows of one page", 2),
+    Workload("row-locks", locks, "64 clients lock rows of one page", 2),
     Workload("queue", queue, "queue table under an old snapshot"),
     Workload("documents", documents,
              "one key of documents of 4 to 20 kB, old snapshot"),

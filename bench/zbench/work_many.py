@@ -42,6 +42,9 @@ def many_run(b: Bench, side: Side, script: str, clients: int) -> None:
             pg.wait()
         sampler.stop()
     note_run(b, side, pg, span, variant)
+    for table in ("tellers", "branches"):
+        b.note(side, f"{table}_pages", side.value(
+            f"SELECT pg_relation_size('pgbench_{table}') / 8192"), "pages", variant)
     total = max(sum(seen.values()), 1)
     del seen["running"]
     top = seen.most_common(5)

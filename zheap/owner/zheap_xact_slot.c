@@ -394,7 +394,8 @@ static uint8
 grow_logged(Relation rel, Buffer buffer)
 {
 	AssertPageExclusive(buffer);
-	if (!zheap_delta_grow(rel, buffer))
+	if (ZPageGetOpaque(BufferGetPage(buffer))->nslots >=
+		ZHEAP_CROWDED_XACT_SLOTS || !zheap_delta_grow(rel, buffer))
 		return 0;
 	return ZPageGetOpaque(BufferGetPage(buffer))->nslots;
 }

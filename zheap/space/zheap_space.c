@@ -45,6 +45,10 @@ StaticAssertDecl(ZHEAP_MAX_TUPLE_SIZE >= ZHEAP_NEW_PAGE_ROOM &&
 /* extension under contention: this many pages per waiter, up to the limit */
 #define EXTEND_PER_WAITER		UNDO_KNOB("extend-per-waiter", 16, 1, 16)
 #define EXTEND_LIMIT			UNDO_KNOB("extend-limit", 256, 1, 256)
+/* a row that leaves a crowded page goes to one with fewer xact slots than this */
+#define SPREAD_XACT_SLOTS		UNDO_KNOB("spread", 8, 3, 8)
+#define SPREAD_TRIES			4
+
 /* so many by one call, each pinned meanwhile */
 #define EXTEND_AT_ONCE			64
 
@@ -326,6 +330,62 @@ find_for_several(SpaceSearch *search, Size len, int nrows)
 	return buffer;
 }
 
+/*
+ * A page that few transactions have worked on at a time, for a row that leaves
+ * a crowded one: one of those that the map names, or a new one, of which the map
+ * is told at once, so that others come there, too.
+ */
+static Buffer
+find_to_spread(SpaceSearch *search)
+{
+	Relation	rel = search->rel;
+	Buffer		buffer = InvalidBuffer;
+	BlockNumber block;
+
+	Assert(search->use_fsm && search->bistate == NULL);
+	for (int i = 0; i < SPREAD_TRIES; i++)
+	{
+		Size		room;
+
+		block = GetPageWithFreeSpace(rel, search->want);
+		if (block == InvalidBlockNumber)
+			break;
+		buffer = try_block(search, block, &room);
+		if (!BufferIsValid(buffer))
+		{
+			RecordPageWithFreeSpace(rel, block, room);
+			continue;
+		}
+		if (PageIsNew(BufferGetPage(buffer)) ||
+			ZPageGetOpaque(BufferGetPage(buffer))->nslots < SPREAD_XACT_SLOTS)
+			return buffer;
+		UnlockReleaseBuffer(buffer);
+	}
+
+	do
+	{
+		Size		room;
+
+		CHECK_FOR_INTERRUPTS();
+		buffer = extend_table(search, &block);
+		if (!BufferIsValid(buffer))
+			buffer = try_block(search, block, &room);
+	} while (!BufferIsValid(buffer));
+	block = BufferGetBlockNumber(buffer);
+	if (PageIsNew(BufferGetPage(buffer)) &&
+		search->want < ZHEAP_NEW_PAGE_ROOM)
+	{
+		/* the map's pages may be read: not with the page locked */
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+		RecordPageWithFreeSpace(rel, block,
+								zheap_fsm_room(ZHEAP_NEW_PAGE_ROOM -
+											   search->want));
+		FreeSpaceMapVacuumRange(rel, block, block + 1);
+		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	}
+	return buffer;
+}
+
 Buffer
 zheap_space_find_page(Relation rel, Size len, int nrows, int options,
 					  struct BulkInsertStateData *bistate,
@@ -352,6 +412,8 @@ zheap_space_find_page(Relation rel, Size len, int nrows, int options,
 	search.bistate = bistate;
 	search.vmbuffer = vmbuffer;
 
+	if (options & ZHEAP_INSERT_SPREAD)
+		return find_to_spread(&search);
 	if (nrows > 1 && search.use_fsm && len + save <= NEARLY_EMPTY_ROOM)
 	{
 		Buffer		buffer = find_for_several(&search, len, nrows);

@@ -98,6 +98,8 @@ struct BulkInsertStateData;
  * marked all-visible; its pin stays the caller's.
  */
 #define ZHEAP_INSERT_NEW_PAGE	0x4000	/* option: extend, don't search */
+#define ZHEAP_INSERT_SPREAD		0x8000	/* option: a page with few xact slots, for
+										 * a row that leaves one with many */
 
 /* room of a page just initialised, if it keeps the reserve for xact slots */
 #define ZHEAP_NEW_PAGE_ROOM \

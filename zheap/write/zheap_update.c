@@ -429,6 +429,7 @@ update_find_home(ZRowWrite *w, ZUpdatePlan *plan)
 	bool		shared = w->choice.tenure == ZTENURE_SHARED;
 	Buffer		buffer;
 	bool		append;
+	bool		crowded;
 	Size		room;
 
 	Assert(w->held.pages && plan->body != NULL);
@@ -460,11 +461,13 @@ update_find_home(ZRowWrite *w, ZUpdatePlan *plan)
 		}
 	}
 
+	crowded = ZPageGetOpaque(w->page)->nslots >= ZHEAP_CROWDED_XACT_SLOTS;
 	zheap_row_unlock(w);
 	AssertNoPageLocked();
 	buffer = zheap_space_find_page(plan->rel, plan->bodylen, 1,
 								   plan->no_xact_slot ?
-								   ZHEAP_INSERT_NEW_PAGE : 0,
+								   ZHEAP_INSERT_NEW_PAGE :
+								   crowded ? ZHEAP_INSERT_SPREAD : 0,
 								   NULL, &w->newvm);
 	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	if (BufferGetBlockNumber(buffer) == w->block)
