@@ -450,7 +450,7 @@ delta_conflict(XLogReaderState *record)
 static void
 delta_redo_grow(Page page)
 {
-	if (!zheap_page_grow_xact_slots(page))
+	if (!zheap_page_is_valid(page) || !zheap_page_grow_xact_slots(page))
 		elog(PANIC, "no room for another xact slot of a zheap page in redo");
 }
 
