@@ -28,6 +28,7 @@
 #include "undo/log/undo_shmem.h"
 #include "inspect/zheap_inspect.h"
 #include "zheap/format/zheap_format.h"
+#include "zheap/history/zheap_ring.h"
 #include "zheap/owner/zheap_xact_slot.h"
 #include "inspect/zheap_inspect.h"
 
@@ -409,6 +410,7 @@ zheap_undo_records(PG_FUNCTION_ARGS)
 	UndoRecord *rec = palloc(sizeof(UndoRecord));
 	ZUndo	   *undo = palloc(sizeof(ZUndo));
 	UndoReader	reader;
+	ZRing		ring;
 	UndoRecPtr	urp = InvalidUndoRecPtr;
 	Fxid		writer = InvalidFxid;
 	bool		shared = false;
@@ -447,6 +449,7 @@ zheap_undo_records(PG_FUNCTION_ARGS)
 	}
 
 	undo_record_reader_open(&reader, rel);
+	zheap_ring_begin(&ring);
 	while (UndoRecPtrIsValid(urp) &&
 		   (shared || writer >= undo_log_horizons().discard_before))
 	{
@@ -488,6 +491,7 @@ zheap_undo_records(PG_FUNCTION_ARGS)
 			ends = undo->below_ends;
 		}
 		urp = undo->chain;
+		zheap_ring_step(&ring, writer, urp, (BlockNumber) block);
 	}
 	undo_record_reader_close(&reader);
 	relation_close(rel, AccessShareLock);

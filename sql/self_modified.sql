@@ -40,3 +40,48 @@ UPDATE sm SET v = 6 WHERE id = 2 RETURNING *;
 SELECT * FROM sm ORDER BY id;
 DROP TABLE sm;
 DROP FUNCTION sm_f, sm_t;
+-- met twice, and changed by a function after the first time: what counts is the
+-- change that ended the version which the command sees
+CREATE TABLE smf (id int PRIMARY KEY, v int, k int);
+CREATE INDEX ON smf (k);
+CREATE FUNCTION smf_change(i int, way text) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+	IF way = 'update' THEN UPDATE smf SET v = v + 100 WHERE id = i;
+	ELSIF way = 'twice' THEN
+		UPDATE smf SET v = v + 100 WHERE id = i;
+		UPDATE smf SET v = v + 1000 WHERE id = i;
+	ELSIF way = 'move' THEN UPDATE smf SET k = k + 100 WHERE id = i;
+	ELSIF way = 'delete' THEN DELETE FROM smf WHERE id = i;
+	ELSE
+		BEGIN
+			UPDATE smf SET v = v + 100 WHERE id = i;
+			RAISE division_by_zero;
+		EXCEPTION WHEN division_by_zero THEN NULL;
+		END;
+	END IF;
+	RETURN 1;
+END $$;
+INSERT INTO smf SELECT g, g, g FROM generate_series(1, 20) g;
+UPDATE smf SET v = smf.v + n FROM (VALUES (1, 1), (1, 2)) s(i, n) WHERE id = i RETURNING id, v, smf_change(id, 'update');
+UPDATE smf SET v = smf.v + n FROM (VALUES (2, 1), (2, 2)) s(i, n) WHERE id = i RETURNING id, v, smf_change(id, 'twice');
+UPDATE smf SET v = smf.v + n FROM (VALUES (3, 1), (3, 2)) s(i, n) WHERE id = i RETURNING id, v, smf_change(id, 'move');
+UPDATE smf SET v = smf.v + n FROM (VALUES (4, 1), (4, 2)) s(i, n) WHERE id = i RETURNING id, v, smf_change(id, 'delete');
+UPDATE smf SET v = smf.v + n FROM (VALUES (5, 1), (5, 2)) s(i, n) WHERE id = i RETURNING id, v, smf_change(id, 'undone');
+UPDATE smf SET k = smf.k + n FROM (VALUES (6, 1), (6, 2)) s(i, n) WHERE id = i RETURNING id, k, smf_change(id, 'update');
+DELETE FROM smf USING (VALUES (7), (7)) s(i) WHERE id = i RETURNING id, smf_change(id, 'update');
+-- by the function first
+UPDATE smf SET v = smf.v + smf_change(i, 'update') FROM (VALUES (8), (8)) s(i) WHERE id = i;
+UPDATE smf SET v = smf.v + smf_change(i, 'undone') FROM (VALUES (9), (9)) s(i) WHERE id = i;
+DELETE FROM smf USING (VALUES (10)) s(i) WHERE id = i AND smf_change(i, 'update') = 1;
+-- changed before in the same transaction, and by a savepoint
+BEGIN;
+UPDATE smf SET v = v + 7 WHERE id IN (11, 12);
+UPDATE smf SET v = smf.v + n FROM (VALUES (11, 1), (11, 2)) s(i, n) WHERE id = i RETURNING id, v, smf_change(id, 'twice');
+SAVEPOINT a;
+UPDATE smf SET v = smf.v + n FROM (VALUES (12, 1), (12, 2)) s(i, n) WHERE id = i RETURNING id, v, smf_change(id, 'undone');
+UPDATE smf SET v = smf.v + n FROM (VALUES (12, 1), (12, 2)) s(i, n) WHERE id = i RETURNING id, v, smf_change(id, 'move');
+RELEASE a;
+COMMIT;
+SELECT * FROM smf WHERE id <= 12 ORDER BY id;
+DROP TABLE smf;
+DROP FUNCTION smf_change;

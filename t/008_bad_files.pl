@@ -296,11 +296,40 @@ sub link_to_itself
 	overwrite($f, $block * 8192 + $at + $where, pack('S', $at));
 	return;
 }
+# of records of one row, newest first, on many undo pages: the last one whose link
+# leads to another page gets one to a page written later
+sub link_to_later_page
+{
+	my @urps = @_;
+	my @at = map { [ split /\// ] } @urps;
+	my $i = $#at - 1;
+	$i-- while $at[$i][1] == $at[ $i + 1 ][1];
+	my ($log, $block, $offset) = @{ $at[$i] };
+	my ($to) = grep { $at[$_][1] == $block + 7 } 0 .. $i;
+	cmp_ok($i - $to, '>', 1000, 'a ring of more records than a rollback takes at once');
+	my $f = $node->data_dir . '/base/9/' . (100 + $log);
+	# form 1: the same log, and a byte of the blocks' difference, zigzag
+	my $where = index(substr(content($f), $block * 8192 + $offset, 20),
+		pack('SC', 1 << 13 | $at[ $i + 1 ][2], 2 * ($block - $at[ $i + 1 ][1]) - 1));
+	cmp_ok($where, '>', 0, 'a link to another page is there');
+	overwrite($f, $block * 8192 + $offset + $where, pack('SC', 1 << 13 | $at[$to][2], 2 * 7));
+	return;
+}
+$node->safe_psql('postgres', q{
+CREATE TABLE far (id int, v text) USING zheap;
+INSERT INTO far SELECT g, 'x' FROM generate_series(1, 3) g;
+CREATE PROCEDURE hot() LANGUAGE plpgsql AS $$ BEGIN
+	FOR i IN 1 .. 4000 LOOP UPDATE far SET v = 'version ' || (i + 10000) WHERE id = 2; END LOOP; END $$});
+$node->safe_psql('postgres', q{BEGIN; CALL hot(); PREPARE TRANSACTION 'f'});
+$slot = $node->safe_psql('postgres', q{SELECT id FROM zheap_page_slots('far', 0) WHERE status = 'running'});
+my @far = split /\n/, $node->safe_psql('postgres', qq{SELECT urp FROM zheap_undo_records('far', 0, $slot) WHERE kind = 'update'});
+is(scalar(@far), 4000, 'a chain of 4,000');
 my @chain = split /\n/, $node->safe_psql('postgres', q{SELECT urp FROM zheap_undo_records('sp', 0, 0)});
 is(scalar(@chain), 2, 'a spill chain of two');
 $node->stop;
 link_to_itself(@chain);
 link_to_itself(@updates[ 2, 3 ]);
+link_to_later_page(@far);
 $node->start;
 for my $sql ('SELECT count(*) FROM sp', q{SELECT * FROM sp WHERE ctid = '(0,2)'})
 {
@@ -317,6 +346,17 @@ ok($node->poll_query_until('postgres',
 	q{SELECT count(*) > 0 FROM pg_stat_progress_zheap_rollback WHERE last_error ~ 'as an older one'}), 'and shown');
 (undef, undef, $err) = $node->psql('postgres', 'SELECT sum(v) FROM rr', timeout => 180);
 like($err, qr/ERROR:.*names .* as an older one/, 'a reader of it ends');
+my $rings = qr/ERROR:.*undo of table block 0 comes back to undo record/;
+(undef, undef, $err) = $node->psql('postgres', "SELECT count(*) FROM zheap_undo_records('far', 0, $slot)", timeout => 180);
+like($err, $rings, 'a list of the records ends');
+$node->safe_psql('postgres', q{ROLLBACK PREPARED 'f'});
+ok($node->poll_query_until('postgres',
+	q{SELECT count(*) > 0 FROM pg_stat_progress_zheap_rollback WHERE last_error ~ 'comes back'}), 'and the rollback');
+for my $sql ('SELECT sum(length(v)) FROM far', 'UPDATE far SET v = 0 WHERE id = 3')
+{
+	(undef, undef, $err) = $node->psql('postgres', $sql, timeout => 180);
+	like($err, $rings, "$sql ends");
+}
 is($node->safe_psql('postgres', 'SELECT count(*) FROM other'), '0', 'server lives');
 $node->stop('immediate');
 is(join("\n", grep { /TRAP:|PANIC:|terminated by signal/ } split /\n/, slurp_file($node->logfile)), '', 'no crash');

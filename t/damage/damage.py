@@ -11,9 +11,18 @@ back, checked.  Each statement must end, with an answer or with an ERROR that
 names what is damaged; no process may crash; tables nobody damaged can be read
 and changed, and of those nobody touched no byte may change.
 
+With --fields nothing is random but the place: each field of each kind of page in
+turn gets each value that a seed's number stands for (fields.py): a pointer to
+itself, a count of zero, a length one too large.  Then rows on other pages of the
+table have to be right, too, at once and when the workers have rolled back what
+they can: what isn't rolled back counts as that.
+
 usage: damage.py --bindir DIR [--seeds FIRST-LAST] [--keyed] [--keep] [--verbose]
+                 [--fields [PATTERN]]
 
 --keyed: keys of the table have changed in place.
+--fields: of those whose "page kind: field: value" matches the pattern; without
+seeds all of them, once.
 
 As root it runs as postgres.  Exits non-zero if one seed failed.
 """
@@ -32,6 +41,7 @@ import psycopg2
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "python"))
+import fields  # noqa: E402
 import throwaway  # noqa: E402
 
 PAGE = 8192
@@ -102,6 +112,26 @@ STATEMENTS = [
     "VACUUM FULL t", "CLUSTER t USING t_pkey", "SELECT count(*) FROM t", "TRUNCATE t"]
 
 
+# Nothing else says what these say: where one is damaged rows may be others.  A
+# page with checksums is refused before.
+ALONE = re.compile(r"""table:\ |undo:\ (run\ |entry\ |relation|database|base_fxid|max_fxid
+    |old\ |diff|jump|new\ |body|entry|range|ranges|insert|cid|record\ (flags|kind|block|offset)
+    |missing|undo\ page\ flags)|global:\ (U|H):""", re.X)
+# for --fields: histories that stay after a restart, for the first one here goes on
+STORIES = """
+BEGIN; INSERT INTO held VALUES (1); PREPARE TRANSACTION 'hold'
+BEGIN; UPDATE t SET s = s || 'a' WHERE id % 8 = 1 AND free(id); SAVEPOINT a;
+    UPDATE t SET s = s || 'b' WHERE id % 8 IN (1, 2) AND free(id);
+    SAVEPOINT b; DELETE FROM t WHERE id % 24 = 1 AND free(id); ROLLBACK TO a; SAVEPOINT c;
+    UPDATE t SET n = n + 1 WHERE id % 8 = 1 AND free(id); RELEASE c; PREPARE TRANSACTION 'r'
+BEGIN; UPDATE t SET s = left(s, 5) WHERE id % 8 = 3 AND free(id);
+    UPDATE t SET s = s || 'aborted' WHERE id % 8 IN (3, 4) AND free(id);
+    SAVEPOINT a; UPDATE t SET s = 'aborted', k = k + 1 WHERE id % 16 IN (3, 4) AND free(id);
+    DELETE FROM t WHERE id % 32 = 4 AND free(id);
+    INSERT INTO t SELECT g, 0, 0, 'aborted' FROM generate_series(5000, 5100) g; ROLLBACK
+"""
+
+
 class Wrong(Exception):
     pass
 
@@ -111,8 +141,9 @@ class CoreFailed(Exception):
 
 
 class Damage:
-    def __init__(self, bindir, verbose, keyed):
+    def __init__(self, bindir, verbose, keyed, pattern):
         self.bindir, self.verbose, self.keyed = bindir, verbose, keyed
+        self.pattern = pattern  # None: random bytes
         self.bases = {}
 
     # ---- clusters to be damaged
@@ -122,7 +153,7 @@ class Damage:
         # they are the default since 18
         has = "--no-data-checksums" in base.tool("initdb", "--help")
         base.tool("initdb", "-D", base.data, "-U", "tester", "-A", "trust", "-N",
-                  *(["--no-data-checksums"] if has else []))
+                  "--wal-segsize", "1", *(["--no-data-checksums"] if has else []))
         base.configure("postgresql.conf", "listen_addresses = ''\nport = 5432\n"
                        "shared_preload_libraries = 'zheap_am'\n"
                        "log_line_prefix = '%m [%p] %e '\n"
@@ -133,6 +164,7 @@ class Damage:
         def conn():
             c = psycopg2.connect(base.dsn())
             c.autocommit = True
+            c.cursor().execute("SET lock_timeout = '5s'")
             return c.cursor()
         cur = conn()
         for sql in BASE.split(";"):
@@ -149,6 +181,13 @@ class Damage:
         cur.execute("CHECKPOINT")
         old = conn()
         old.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t")
+        stories = STORIES.strip().replace("\n   ", "").split("\n")
+        if self.pattern is not None:
+            cur.execute("CREATE TABLE held (a int) USING heap")
+            # rows that no other prepared transaction has
+            cur.execute("CREATE FUNCTION free(int) RETURNS bool IMMUTABLE LANGUAGE sql AS "
+                        "'SELECT $1 % 31 <> 5 AND $1 % 41 <> 5'")
+            cur.execute(stories[0])
         for i in range(4):
             cur.execute("UPDATE t SET s = s || 'x' WHERE id %% 6 = %d" % i)
             cur.execute("UPDATE t SET k = k + 1 WHERE id %% 13 = %d" % i)
@@ -163,11 +202,16 @@ class Damage:
                           ("q", "SELECT id FROM t WHERE id % 41 = 5 AND id % 31 <> 5 "
                            "FOR SHARE")):
             cur.execute("BEGIN; %s; PREPARE TRANSACTION '%s'" % (sql, name))
+        if self.pattern is not None:
+            for sql in stories[1:]:
+                cur.execute(sql)
         cur.execute("SELECT pg_relation_filepath('t'), pg_relation_filepath('quiet'), "
                     "pg_relation_filepath('quiet_pkey')")
         base.t, base.quiet, base.quiet_index = cur.fetchone()
         with open(os.path.join(base.data, "postgresql.auto.conf"), "a") as f:
             f.write("zheap.rollback_paused = off\n")
+        if self.pattern is not None:
+            base.rows = self.rows_by_block(cur, None)
         old.connection.close()
         cur.connection.close()
         if killed:
@@ -226,6 +270,94 @@ class Damage:
                     path, page, len(new), at, what))
         return done
 
+    # ---- fields in turn
+
+    def places(self, base):
+        """{"page kind: field: value": [(path, page, field, value)]} of a base."""
+        if hasattr(base, "places"):
+            return base.places
+        base.places = {}
+        names = [os.path.relpath(x, base.data) for x in glob.glob(base.data + "/base/9/*")
+                 if re.search(r"/(1|10\d)$", x)]
+        for path in [base.t] + sorted(names):
+            with open(os.path.join(base.data, path), "rb") as f:
+                data = f.read()
+            pages = len(data) // PAGE
+            log = max(int(os.path.basename(path)) - 100, 0) if path != base.t else 0
+            for block in range(pages):
+                page = data[block * PAGE:(block + 1) * PAGE]
+                kind = fields.kind_of(page)
+                for field in fields.fields_of(page, log, block):
+                    for name, value in fields.values(field, block, pages):
+                        key = "%s: %s: %s" % (kind, field.name, name)
+                        if field.encode(page, value) is not None and re.search(self.pattern, key):
+                            base.places.setdefault(key, []).append((path, block, field, value))
+        return base.places
+
+    def change_field(self, node, base, number, r):
+        """Gives the field that the number stands for another value."""
+        places = self.places(base)
+        keys = sorted(places)
+        random.Random(1).shuffle(keys)  # a few seeds are a bit of everything
+        node.what = keys[number % len(keys)]
+        path, block, field, value = r.choice(places[node.what])
+        with open(os.path.join(node.data, path), "r+b") as f:
+            f.seek(block * PAGE)
+            page = f.read(PAGE)
+            f.seek(block * PAGE + field.at)
+            f.write(field.encode(page, value))
+        node.damaged = block if path == base.t else None
+        return ["%s page %d, bytes %d to %d, %s, was %d, is %d" % (
+            path, block, field.at, field.end, node.what, field.value, value)]
+
+    def rows_by_block(self, cur, expected):
+        """{block: rows, or None if there is an error} of the table."""
+        if expected is None:
+            cur.execute("SELECT pg_relation_size('t') / 8192")
+            blocks = range(cur.fetchone()[0])
+        else:
+            blocks = sorted(expected)
+        found = {}
+        for block in blocks:
+            try:
+                cur.execute("SELECT ctid::text, id, k, n::text, md5(s), length(s), md5(big) FROM t "
+                            "WHERE ctid >= '(%d,0)' AND ctid < '(%d,0)' ORDER BY ctid" % (block, block + 1))
+                found[block] = cur.fetchall()
+            except psycopg2.Error as e:
+                if expected is None or e.pgcode is None:
+                    raise Wrong("connection lost by reading block %d" % block)
+                if e.pgcode == "57014":
+                    raise Wrong("no end of reading block %d" % block)
+                if e.pgcode[:3] != "XX0" and e.pgcode not in VALUES | {"58P01", "55000"}:
+                    raise Wrong("reading block %d answers %s %s" % (block, e.pgcode, e))
+                if e.pgcode[:3] == "XX0" and not NAMES.search(str(e)):
+                    raise Wrong("reading block %d names nothing: %s" % (block, e))
+                found[block] = None
+        return found
+
+    def rows_are_right(self, node, base, when):
+        conn = self.connect(node)
+        cur = conn.cursor()
+        cur.execute("SET statement_timeout = '60s'")
+        found = self.rows_by_block(cur, base.rows)
+        conn.close()
+        if ALONE.match(node.what):
+            found.pop(node.damaged, None)
+            if node.damaged is None:
+                return
+        for block, rows in found.items():
+            if rows is not None and rows != base.rows[block] and block != node.damaged:
+                raise Wrong("%s rows of block %d are others: %s" % (
+                    when, block, sorted(set(rows) ^ set(base.rows[block]))[:6]))
+
+    def examine_fields(self, node, base, r):
+        self.rows_are_right(node, base, "at once")
+        conn = self.ask(node, None, "SELECT pg_zheap_drain_undo('1500 ms')")
+        conn = self.ask(node, conn, "SELECT pg_zheap_drain_undo('1 ms')")
+        self.rows_are_right(node, base, "after the rollbacks")
+        rest = ["VACUUM (TRUNCATE off) t" if x == "VACUUM t" else x for x in STATEMENTS]
+        return r.sample(rest[:3], 1) + rest[3:5] + rest[8:12] + r.sample(rest[12:-6], 9) + rest[-5:]
+
     def one(self, seed, keep):
         r = random.Random(seed)
         killed = r.random() < 0.4
@@ -233,7 +365,10 @@ class Damage:
         node = throwaway.Cluster(self.bindir, "copy")
         shutil.copytree(base.data, node.data)
         os.chmod(node.data, 0o700)
-        done = self.change_bytes(node, base, r)
+        done = self.change_bytes(node, base, r) if self.pattern is None else \
+            self.change_field(node, base, seed, r)
+        if self.verbose:
+            print(seed, done, flush=True)
         try:
             self.examine(node, base, killed, r)
             return None
@@ -257,7 +392,10 @@ class Damage:
                 raise Wrong("start failed: %s" % e)
             return		# refused, with a reason
         conn = None
-        statements = STATEMENTS[:12] + r.sample(STATEMENTS[12:-6], 14) + STATEMENTS[-6:]
+        if self.pattern is None:
+            statements = STATEMENTS[:12] + r.sample(STATEMENTS[12:-6], 14) + STATEMENTS[-6:]
+        else:
+            statements = self.examine_fields(node, base, r)
         for sql in statements:
             conn = self.ask(node, conn, sql)
         self.rest_works(node, conn)
@@ -354,15 +492,19 @@ class Damage:
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--bindir", required=True)
-    ap.add_argument("--seeds", default="1-30")
+    ap.add_argument("--seeds")
+    ap.add_argument("--fields", nargs="?", const=".", metavar="PATTERN")
     ap.add_argument("--keyed", action="store_true", help="keys have changed in place")
     ap.add_argument("--keep", action="store_true")
     ap.add_argument("--verbose", action="store_true")
     args = ap.parse_args()
     throwaway.become_ordinary(__file__)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    first, _, last = args.seeds.partition("-")
-    damage = Damage(args.bindir, args.verbose, args.keyed)
+    damage = Damage(args.bindir, args.verbose, args.keyed, args.fields)
+    seeds = args.seeds or "1-30"
+    if args.fields is not None and args.seeds is None:
+        seeds = "1-%d" % len(damage.places(damage.base(False)))
+    first, _, last = seeds.partition("-")
     passed = failed = 0
     begin = time.time()
     for seed in range(int(first), int(last or first) + 1):

@@ -504,11 +504,35 @@ first_offset(const UndoLogScan *scan, const UndoPagePos *pos)
 	return UNDO_FIRST_OFFSET;
 }
 
+/*
+ * What is wrong with the first byte that isn't discarded, or NULL.  It is one of
+ * an entry, or the end of the page; else a scan would read bytes of a record as
+ * entries.  What is before it is below H, which was published first.
+ */
+static const char *
+head_problem(Page page, uint16 offset)
+{
+	Fxid		discard_before = undo_log_horizons().discard_before;
+	uint16		at = UNDO_FIRST_OFFSET;
+	UndoEntry	entry;
+
+	while (at < offset)
+	{
+		if (!undo_page_get(page, at, &entry) || entry.len == 0)
+			return "malformed entry, or none, before the head";
+		if (entry.kind == UNDO_KIND_RUN && entry.fxid >= discard_before)
+			return "the head is behind records that are still needed";
+		at += entry.len;
+	}
+	return at == offset ? NULL : "the head is within an entry";
+}
+
 static bool
 start_at_head(const UndoLogRef *ref, UndoLogScan *scan, uint64 head)
 {
 	PGAlignedBlock page;
 	BlockNumber block = UndoLogHeadBlock(head);
+	const char *problem;
 
 	Assert((BlockNumberIsValid(block) && block != 0) || undo_debug_damage);
 	if (!copy_page(ref, block, page.data))
@@ -522,6 +546,9 @@ start_at_head(const UndoLogRef *ref, UndoLogScan *scan, uint64 head)
 	/* heads are published before pages are recycled */
 	if (pg_atomic_read_u64(&ref->shared->head) != head)
 		return false;
+	problem = head_problem(page.data, UndoLogHeadOffset(head));
+	if (problem != NULL)
+		undo_scan_report_corruption(ref, block, problem);
 
 	scan->head_seen = head;
 	scan->head.block = block;
@@ -677,14 +704,35 @@ scan_log_once(const UndoLogRef *ref, UndoLogScan *scan,
 	return true;
 }
 
+/* a page that isn't found so often with the head where it was is lost */
+#define STUCK_TRIES		20
+
+/* has the log got head and tail; the tail of a new one comes first */
+static bool
+head_is_known(const UndoLogRef *ref)
+{
+	BlockNumber head =
+		UndoLogHeadBlock(pg_atomic_read_u64(&ref->shared->head));
+
+	return head != InvalidBlockNumber && head != 0;
+}
+
 static void
 scan_log(const UndoLogRef *ref, UndoLogScan *scan, UndoScanContext *context)
 {
-	for (int tries = 0; tries < 1000; tries++)
+	uint64		last_head = 0;
+	int			stuck = 0;
+
+	/* each try may read the whole log to look for one page */
+	for (int tries = 0; tries < 1000 && stuck < STUCK_TRIES; tries++)
 	{
+		uint64		head = pg_atomic_read_u64(&ref->shared->head);
+
 		if (scan_log_once(ref, scan, context))
 			return;
 		undo_scan_forget(scan);
+		stuck = head == last_head && head_is_known(ref) ? stuck + 1 : 0;
+		last_head = head;
 		CHECK_FOR_INTERRUPTS();
 	}
 	undo_scan_report_corruption(ref, pg_atomic_read_u32(&ref->shared->tail),

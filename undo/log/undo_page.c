@@ -37,6 +37,12 @@ StaticAssertDecl(UNDO_MAX_HEAD ==
 				 1 + (BLCKSZ > 1 << 14 ? 3 + 3 : 2 + 2) + 5 + 1 + 3 +
 				 UNDO_MAX_PACKED_URP, "longest record header");
 
+/* where the structs of control pages end */
+#define CONTROL_LOWER \
+	(MAXALIGN(SizeOfPageHeaderData) + sizeof(UndoControlData))
+#define GLOBAL_LOWER \
+	(MAXALIGN(SizeOfPageHeaderData) + sizeof(UndoGlobalData))
+
 /* relation number i of a page */
 #define PageRelation(page, i) \
 	((UndoPageRelation *) ((char *) (page) + \
@@ -86,8 +92,7 @@ undo_page_init_control(Page page)
 	control->unused = 0;
 	control->used_blocks = 1;
 	control->seq = 0;
-	((PageHeader) page)->pd_lower =
-		(char *) control + sizeof(UndoControlData) - (char *) page;
+	((PageHeader) page)->pd_lower = CONTROL_LOWER;
 }
 
 /* The global control page. */
@@ -103,9 +108,7 @@ undo_page_init_global(Page page, Fxid all_visible_before, Fxid discard_before)
 	global	  ->discard_before = discard_before;
 	global	  ->nlogs = 0;
 	global	  ->nunlogged = 0;
-
-	((PageHeader) page)->pd_lower =
-		(char *) global +sizeof(UndoGlobalData) - (char *) page;
+	((PageHeader) page)->pd_lower = GLOBAL_LOWER;
 }
 
 /* What is wrong with a page that should carry this magic, or NULL. */
@@ -129,8 +132,18 @@ undo_page_problem(Page page, uint32 magic)
 	if (header->pd_lower < SizeOfPageHeaderData ||
 		header->pd_lower > header->pd_upper ||
 		header->pd_upper > header->pd_special ||
-		PageNumRelations(page) > UNDO_PAGE_MAX_RELATIONS)
+		(header->pd_special - header->pd_upper) %
+		sizeof(UndoPageRelation) != 0 ||
+		PageNumRelations(page) > UNDO_PAGE_MAX_RELATIONS ||
+		(magic == UNDO_CONTROL_MAGIC && header->pd_lower != CONTROL_LOWER) ||
+		(magic == UNDO_GLOBAL_MAGIC && header->pd_lower != GLOBAL_LOWER))
 		return "page bounds are damaged";
+	if (opaque->max_fxid < opaque->base_fxid ||
+		(magic == UNDO_PAGE_MAGIC && header->pd_lower > UNDO_FIRST_OFFSET) !=
+		(opaque->base_fxid != InvalidFxid))
+		return "its writers contradict each other";
+	if (magic == UNDO_PAGE_MAGIC && opaque->next == 0)
+		return "its successor is the control page";
 	if (magic == UNDO_GLOBAL_MAGIC &&
 		UndoPageGetGlobal(page)->all_visible_before >
 		UndoPageGetGlobal(page)->discard_before)

@@ -69,6 +69,29 @@ undo_redo_startup(void)
 	check_version(UndoPageGetOpaque(page.data)->version);
 }
 
+/*
+ * A page that redo is going to change was read from disk: PANIC if it isn't what
+ * it should be, for its numbers lead redo to where it writes.
+ */
+void
+undo_redo_check(XLogReaderState *record, uint8 block_id, Page page,
+				uint32 magic)
+{
+	const char *problem = undo_page_problem(page, magic);
+	RelFileLocator locator;
+	BlockNumber block;
+
+	Assert(InRecovery);
+	if (problem == NULL)
+		return;
+	XLogRecGetBlockTag(record, block_id, &locator, NULL, &block);
+	ereport(PANIC,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("undo page %u of file base/%u/%u: %s", block,
+					locator.dbOid, locator.relNumber, problem),
+			 errhint("The undo page was changed outside WAL, or WAL is missing.")));
+}
+
 static void
 redo_reset(XLogReaderState *record)
 {
@@ -76,6 +99,7 @@ redo_reset(XLogReaderState *record)
 
 	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
 	{
+		undo_redo_check(record, 0, BufferGetPage(buffer), UNDO_CONTROL_MAGIC);
 		undo_page_reset_control(BufferGetPage(buffer));
 		PageSetLSN(BufferGetPage(buffer), record->EndRecPtr);
 		MarkBufferDirty(buffer);
@@ -127,6 +151,7 @@ redo_control(XLogReaderState *record)
 	{
 		UndoGlobalData *data = UndoPageGetGlobal(BufferGetPage(buffer));
 
+		undo_redo_check(record, 1, BufferGetPage(buffer), UNDO_GLOBAL_MAGIC);
 		Assert(xlrec->nlogs >= data->nlogs);
 		Assert(xlrec->nunlogged >= data->nunlogged);
 		data->nlogs = xlrec->nlogs;
@@ -162,6 +187,8 @@ redo_switch(XLogReaderState *record)
 	{
 		if (XLogReadBufferForRedo(record, 2, &buffer) == BLK_NEEDS_REDO)
 		{
+			undo_redo_check(record, 2, BufferGetPage(buffer),
+							UNDO_PAGE_MAGIC);
 			UndoPageGetOpaque(BufferGetPage(buffer))->next = block;
 			PageSetLSN(BufferGetPage(buffer), lsn);
 			MarkBufferDirty(buffer);
@@ -173,6 +200,7 @@ redo_switch(XLogReaderState *record)
 	{
 		UndoControlData *control = UndoPageGetControl(BufferGetPage(buffer));
 
+		undo_redo_check(record, 1, BufferGetPage(buffer), UNDO_CONTROL_MAGIC);
 		control->tail = block;
 		control->seq = xlrec->seq;
 		control->used_blocks = xlrec->used_blocks;
@@ -210,6 +238,7 @@ redo_discard(XLogReaderState *record)
 	{
 		UndoGlobalData *data = UndoPageGetGlobal(BufferGetPage(buffer));
 
+		undo_redo_check(record, 0, BufferGetPage(buffer), UNDO_GLOBAL_MAGIC);
 		data->discard_before = xlrec->discard_before;
 		data->all_visible_before = xlrec->all_visible_before;
 		PageSetLSN(BufferGetPage(buffer), lsn);
@@ -232,6 +261,8 @@ redo_discard(XLogReaderState *record)
 			UndoControlData *control =
 				UndoPageGetControl(BufferGetPage(buffer));
 
+			undo_redo_check(record, 1, BufferGetPage(buffer),
+							UNDO_CONTROL_MAGIC);
 			control->head = UndoLogHeadBlock(xlrec->head);
 			control->head_offset = UndoLogHeadOffset(xlrec->head);
 			PageSetLSN(BufferGetPage(buffer), lsn);
@@ -256,6 +287,7 @@ redo_applied(XLogReaderState *record)
 
 		Assert(len > 0 && len <= sizeof(offsets) && len % sizeof(uint16) == 0);
 		memcpy(offsets, data, len);
+		undo_redo_check(record, 0, BufferGetPage(buffer), UNDO_PAGE_MAGIC);
 		undo_page_set_applied(BufferGetPage(buffer), offsets,
 							  len / sizeof(uint16));
 		PageSetLSN(BufferGetPage(buffer), record->EndRecPtr);

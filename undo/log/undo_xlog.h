@@ -12,6 +12,7 @@
 #define UNDO_XLOG_H
 
 #include "access/xlogreader.h"
+#include "storage/bufpage.h"
 
 #include "undo/undo_defs.h"
 
@@ -62,5 +63,9 @@ typedef struct xl_undo_discard
 
 /* undo_redo.c: redo of every record of the store but XLOG_UNDO_INSERT */
 extern void undo_log_redo(XLogReaderState *record);
+
+/* PANIC if the page, read from disk to be changed, isn't of the wanted magic */
+extern void undo_redo_check(XLogReaderState *record, uint8 block_id, Page page,
+							uint32 magic);
 
 #endif							/* UNDO_XLOG_H */

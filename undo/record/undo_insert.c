@@ -805,6 +805,7 @@ redo_insertion(XLogReaderState *record, uint8 block_id, uint16 first_offset,
 		UndoInsertion ins;
 		char		payload[UNDO_MAX_PAYLOAD];
 
+		undo_redo_check(record, block_id, page, UNDO_PAGE_MAGIC);
 		ins.keep_for = InvalidFxid;
 		decode_insertion(record, block_id, first_offset, table_block,
 						 table_offset, &ins);

@@ -54,6 +54,7 @@ typedef struct Tenures
 	UndoRecPtr	head_urp;		/* newest record of the first ... */
 	UndoRecPtr	last_urp;		/* ... and of the last */
 	bool		all;			/* those below, if any, are visible to all */
+	ZRing		ring;
 	int			n;
 	int			allocated;
 	Fxid	   *owners;
@@ -68,8 +69,22 @@ typedef struct Rollback
 	bool		checked;		/* all its line pointers were */
 	int			left;			/* records that this batch may still take */
 	bool		inserts;		/* there were inserts among them */
+	ZRing		ring;			/* of one xact slot's records, on a copy */
 	Tenures    *tenures[ZHEAP_MAX_XACT_SLOTS + 1];	/* by xact slot, or NULL */
 } Rollback;
+
+/*
+ * A page that is rolled back in batches: where its last batch ended, which is
+ * on the page, so that a ring of more records than a batch has is noticed.
+ */
+static struct
+{
+	bool		goes_on;
+	RelFileLocator locator;
+	BlockNumber block;
+	uint8		id;				/* its xact slot */
+	ZRing		ring;
+}			last_batch;
 
 /* ----------------------------------------------------------------
  *	one record
@@ -176,6 +191,7 @@ get_tenures(Rollback *rb, uint8 id)
 	{
 		t->n = 0;
 		t->all = false;
+		zheap_ring_begin(&t->ring);
 		t->head_urp = slot->urp;
 		add_tenure(t, ZXactSlotFxid(slot), slot->urp);
 	}
@@ -205,16 +221,19 @@ next_tenure(Rollback *rb, Tenures *t)
 	{
 		bool		base = (walk->undo.flags & ZUNDO_BASE) != 0;
 		Fxid		below = base ? walk->undo.base_fxid : walk->undo.prev_fxid;
+		UndoRecPtr	next = base ? walk->undo.base_urp : walk->undo.chain;
 
+		zheap_ring_step(&t->ring, base || (walk->undo.flags &
+										   ZUNDO_TENURE_START) ?
+						below : walk->fxid, next, walk->block);
 		if (base || (walk->undo.flags & ZUNDO_TENURE_START))
 		{
 			t->all = below == InvalidFxid;
 			if (!t->all)
-				add_tenure(t, below, base ? walk->undo.base_urp :
-						   walk->undo.chain);
+				add_tenure(t, below, next);
 			return !t->all;
 		}
-		walk->urp = walk->undo.chain;
+		walk->urp = next;
 		if (IsTransactionState())
 			zheap_walk_look_up(&walk->until_look);
 	}
@@ -432,6 +451,32 @@ fetch_record(Rollback *rb)
 }
 
 /*
+ * The ring of an xact slot's records.  After a batch that failed, its records
+ * are met again.
+ */
+static ZRing *
+begin_ring(Rollback *rb, uint8 id)
+{
+	RelFileLocator locator = rb->walk.rel->rd_locator;
+
+	Assert(id >= 1 && id <= ZPageGetOpaque(rb->page)->nslots);
+	if (rb->delta == NULL)
+	{
+		zheap_ring_begin(&rb->ring);
+		return &rb->ring;
+	}
+	if (!last_batch.goes_on || last_batch.id != id ||
+		last_batch.block != rb->walk.block ||
+		!RelFileLocatorEquals(last_batch.locator, locator))
+		zheap_ring_begin(&last_batch.ring);
+	last_batch.goes_on = false;
+	last_batch.locator = locator;
+	last_batch.block = rb->walk.block;
+	last_batch.id = id;
+	return &last_batch.ring;
+}
+
+/*
  * Take back records of one xact slot until its owner isn't aborted (true) or
  * the batch is full (false).
  */
@@ -440,6 +485,7 @@ rollback_xact_slot(Rollback *rb, uint8 id)
 {
 	ZXactSlot	slot = ZPageGetXactSlot(rb->page, id);
 	ZUndo	   *r = &rb->walk.undo;
+	ZRing	   *ring = NULL;
 
 	Assert(id >= 1 && id <= ZPageGetOpaque(rb->page)->nslots);
 	while (!ZXactSlotIsFree(slot) &&
@@ -450,6 +496,8 @@ rollback_xact_slot(Rollback *rb, uint8 id)
 
 		if (rb->left-- <= 0)
 			return false;
+		if (ring == NULL)
+			ring = begin_ring(rb, id);
 
 		UNDO_POINT("record-taken-back");
 		zheap_walk_at_slot(&rb->walk, rb->page, id);
@@ -486,6 +534,7 @@ rollback_xact_slot(Rollback *rb, uint8 id)
 				((r->flags & ZUNDO_FAMILY) ? 0 : ZXACT_AMBIGUOUS);
 			slot->urp = chain;
 		}
+		zheap_ring_step(ring, ZXactSlotFxid(slot), slot->urp, rb->walk.block);
 	}
 	return true;
 }
@@ -615,6 +664,7 @@ rollback_batch(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	/* aborted changes were visible to no snapshot: no conflict */
 	undo_record_reader_close(&reader);
 	zheap_delta_finish(&delta, InvalidFxid);
+	last_batch.goes_on = !done;
 	*same_room = done && !inserts;
 	if (done)
 	{

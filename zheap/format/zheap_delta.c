@@ -450,7 +450,8 @@ delta_conflict(XLogReaderState *record)
 static void
 delta_redo_deed(Page page, uint8 flags)
 {
-	if (!((flags & ZDELTA_GROW) ? zheap_page_grow_xact_slots(page) :
+	if (!zheap_page_is_valid(page) ||
+		!((flags & ZDELTA_GROW) ? zheap_page_grow_xact_slots(page) :
 		  zheap_page_make_shared(page)))
 		elog(PANIC, "no room for another xact slot of a zheap page in redo");
 }

@@ -33,8 +33,10 @@ find_base(ZReadContext *cx, BlockNumber block, Fxid w, UndoRecPtr u,
 		  Fxid *base_fxid, UndoRecPtr *base_urp)
 {
 	ZWalk		walk;
+	ZRing		ring;
 
 	Assert(w != InvalidFxid && UndoRecPtrIsValid(u));
+	zheap_ring_begin(&ring);
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block,
 					InvalidOffsetNumber, NULL, NULL);
 	walk.fxid = w;
@@ -62,6 +64,7 @@ find_base(ZReadContext *cx, BlockNumber block, Fxid w, UndoRecPtr u,
 		if (r->flags & ZUNDO_TENURE_START)
 			walk.fxid = r->prev_fxid;
 		walk.urp = r->chain;
+		zheap_ring_step(&ring, walk.fxid, walk.urp, block);
 	}
 }
 

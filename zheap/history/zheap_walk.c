@@ -82,6 +82,7 @@ zheap_walk_init(ZWalk *walk, Relation rel, UndoReader *reader,
 	walk->stop_fxid = InvalidFxid;
 	walk->floor = InvalidFxid;
 	walk->missing = NULL;
+	zheap_ring_begin(&walk->ring);
 }
 
 /* Free what the walk has collected.  Needed only where memory lives long. */
@@ -134,6 +135,7 @@ zheap_walk_at_slot(ZWalk *walk, Page page, uint8 id)
 		!ZXactSlotIsAmbiguous(slot);
 	walk->fxid = ZXactSlotFxid(slot);
 	walk->urp = slot->urp;
+	zheap_ring_begin(&walk->ring);
 }
 
 /*
@@ -186,6 +188,7 @@ zheap_walk_start(ZWalk *walk, Page page)
 	ItemId		lp;
 	char	   *tuple;
 
+	zheap_ring_begin(&walk->ring);
 	if (walk->off < FirstOffsetNumber ||
 		walk->off > PageGetMaxOffsetNumber(page))
 		return ZWALK_NONE;
@@ -327,6 +330,24 @@ walk_move(ZWalk *walk, Fxid w, UndoRecPtr u)
 	walk->fxid = w;
 	walk->urp = u;
 	walk->slot = NULL;
+	zheap_ring_step(&walk->ring, w, u, walk->block);
+}
+
+/* stand at the next record of the tenure */
+static inline void
+walk_on(ZWalk *walk, UndoRecPtr u)
+{
+	walk->urp = u;
+	zheap_ring_step(&walk->ring, walk->fxid, u, walk->block);
+}
+
+void
+zheap_ring_report(UndoRecPtr urp, BlockNumber block)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("undo of table block %u comes back to undo record " UndoRecPtrFormat,
+					block, UndoRecPtrFormatArgs(urp))));
 }
 
 /* the tenures that end with a record which own history begins anew with */
@@ -388,6 +409,7 @@ zheap_walk_own_history(ZWalk *walk)
 	Fxid		w = walk->fxid;
 	UndoRecPtr	u = walk->urp;
 	bool		based = false;
+	ZRing		ring;
 
 	Assert(w != InvalidFxid && UndoRecPtrIsValid(u));
 	known = zheap_own_history_get(walk->rel, walk->block, w, u);
@@ -395,6 +417,7 @@ zheap_walk_own_history(ZWalk *walk)
 		return known;
 
 	begin_own_history(&h, walk);
+	zheap_ring_begin(&ring);
 	while (UndoRecPtrIsValid(walk->urp))
 	{
 		const ZCachedUndo *c;
@@ -432,6 +455,7 @@ zheap_walk_own_history(ZWalk *walk)
 			}
 			walk->urp = InvalidUndoRecPtr;
 		}
+		zheap_ring_step(&ring, walk->fxid, walk->urp, walk->block);
 		if (change)
 			extend_own_history(&h, walk, bound);
 	}
@@ -522,7 +546,7 @@ zheap_walk_find(ZWalk *walk, bool held)
 			walk_move(walk, c->prev_fxid, c->chain);
 			return ZFIND_OTHER;
 		}
-		walk->urp = c->chain;
+		walk_on(walk, c->chain);
 	}
 }
 
@@ -603,7 +627,7 @@ zheap_walk_step_back(ZWalk *walk)
 		walk_move(walk, r->prev_fxid, r->chain);
 	}
 	else
-		walk->urp = r->chain;
+		walk_on(walk, r->chain);
 	return ZWALK_OWNED;
 }
 

@@ -28,6 +28,7 @@
 
 #include "zheap/history/zheap_look_up.h"
 #include "zheap/history/zheap_own_history.h"
+#include "zheap/history/zheap_ring.h"
 
 typedef enum ZWalkState
 {
@@ -72,6 +73,7 @@ typedef struct ZWalk
 	Fxid		stop_fxid;
 	Fxid		floor;			/* xmin of the snapshot asked for, or 0: what
 								 * was spilled before that is dead */
+	ZRing		ring;			/* places passed, since the start */
 	ZMissing   *missing;		/* defaults for versions of older files,
 								 * innermost first; only if image is wanted */
 	/* the record read last */

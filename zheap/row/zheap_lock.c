@@ -161,7 +161,13 @@ row_judge_own(ZRowWrite *w, TM_Result *result)
 		/* ON CONFLICT meets its own work: "a second time" */
 		if (w->found.dirty && !top->ended)
 			return row_refuse(w, TM_Invisible, result);
-		return row_refuse(w, TM_SelfModified, result);
+		(void) row_refuse(w, TM_SelfModified, result);
+		/* the executor compares it with its own: others may have come since */
+		if (w->meant == ZMEANT_SNAPSHOT)
+			w->failure.cmax =
+				zheap_newest_ending_command(&w->cx, w->buffer, w->page,
+											w->block, w->off, w->cid);
+		return ROW_REFUSED;
 	}
 	if (top->ended)
 		return row_refuse(w, TM_Invisible, result);

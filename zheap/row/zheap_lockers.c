@@ -92,8 +92,10 @@ scan_xact_slot(ZReadContext *cx, ZXactSlot slot, BlockNumber block,
 	Fxid		fxid = ZXactSlotFxid(slot);
 	UndoRecPtr	urp = slot->urp;
 	bool		ok = true;
+	ZRing		ring;
 
 	Assert(!ZXactSlotIsFree(slot) && UndoRecPtrIsValid(urp));
+	zheap_ring_begin(&ring);
 	while (ok && fxid != InvalidFxid)
 	{
 		ZXactStatus status = zheap_xact_slot_fxid_status(fxid, &cx->hz);
@@ -116,6 +118,8 @@ scan_xact_slot(ZReadContext *cx, ZXactSlot slot, BlockNumber block,
 				note_lock(lockers, want, fxid, status == ZXACT_CURRENT,
 						  (LockTupleMode) u.lockmode);
 			urp = u.chain;
+			zheap_ring_step(&ring, u.flags & ZUNDO_TENURE_START ?
+							u.prev_fxid : fxid, urp, block);
 		} while ((u.flags & ZUNDO_TENURE_START) == 0);
 		if (ok)
 			fxid = u.prev_fxid;

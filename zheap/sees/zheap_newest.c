@@ -322,6 +322,47 @@ zheap_newest_predecessor(ZReadContext *cx, Buffer buffer, Page page,
 	return false;
 }
 
+/* after a step back over an own change: find the change below, if it is mine */
+static bool
+find_own_below(ZWalk *walk, Buffer buffer, ZWalkState state)
+{
+	while (state == ZWALK_OWNED &&
+		   zheap_walk_status(walk, buffer) == ZXACT_CURRENT)
+	{
+		ZFindResult found = zheap_walk_find(walk, false);
+
+		if (found != ZFIND_OTHER)
+			return found == ZFIND_FOUND;
+	}
+	return false;
+}
+
+CommandId
+zheap_newest_ending_command(ZReadContext *cx, Buffer buffer, Page page,
+							BlockNumber block, OffsetNumber off, CommandId cid)
+{
+	CommandId	result = InvalidCommandId;
+	ZWalk		walk;
+	ZWalkState	state;
+	ZXactStatus status;
+	bool		found;
+	bool		aborted;
+
+	AssertPageLocked(buffer);
+	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off, NULL,
+					NULL);
+	state = walk_to_top(cx, &walk, page, buffer, &status, &found, &aborted);
+	found = found && status == ZXACT_CURRENT;
+	while (state == ZWALK_OWNED && found && walk.undo.cid >= cid &&
+		   !ZUndoIsInsert(&walk.undo))
+	{
+		result = walk.undo.cid;
+		state = zheap_walk_step_back(&walk);
+		found = find_own_below(&walk, buffer, state);
+	}
+	return result;
+}
+
 /*
  * The newest version, committed by another transaction, isn't visible to an
  * MVCC snapshot: was the row merely copied since, by rewrites of its table?

@@ -208,6 +208,14 @@ extern bool zheap_newest_is_mine(ZReadContext *cx, Buffer buffer,
 									 OffsetNumber off);
 
 /*
+ * The row's newest change is my own, by cid or a later command: which command
+ * ended the version that cid sees?  That is the first of these changes.
+ */
+extern CommandId zheap_newest_ending_command(ZReadContext *cx, Buffer buffer,
+											 Page page, BlockNumber block,
+											 OffsetNumber off, CommandId cid);
+
+/*
  * Image and identity before my own most recent in-place update of the row
  * (tag PRE).  False if the top isn't an own in-place update.
  */
