@@ -55,6 +55,9 @@ zheap_xlog_change_apply_row(Page page, const ZRowChange *change)
 	Assert(ItemIdIsNormal(lp));
 	Assert(change->stub == NULL || change->tuple == NULL);
 
+	/* there will be an entry that VACUUM hasn't looked at (Z52) */
+	if (unlikely(change->new_key))
+		header.flags2 &= ~ZH_SWEPT;
 	if (change->stub != NULL)
 	{
 		if (!zheap_page_set_stub(page, change->offset, &header,
@@ -79,7 +82,7 @@ zheap_xlog_change_apply_row(Page page, const ZRowChange *change)
 	if (ZHeaderIsEnded(&header))
 		PageClearAllVisible(page);
 	if (unlikely(header.flags2 & ZH_STALE))
-		zheap_page_note_stale(page, change->new_key);
+		zheap_page_note_stale(page);
 	return true;
 }
 
