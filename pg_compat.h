@@ -205,6 +205,7 @@ typedef bool TU_UpdateIndexes;
 #define dbOid							dbNode
 #define relNumber						relNode
 #define rd_locator						rd_node
+#define dead_tuples						n_dead_tuples
 #define InvalidRelFileNumber			InvalidOid
 #define RelFileNumberIsValid(n)			OidIsValid(n)
 #define RelFileLocatorEquals(a, b)		RelFileNodeEquals(a, b)

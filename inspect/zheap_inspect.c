@@ -155,7 +155,8 @@ static const FlagName flags2_names[] = {
 	{ZH_MULTI_LOCKED, ZH_MULTI_LOCKED, "multi_locked"},
 	{ZH_MANY, ZH_MANY, "many"},
 	{ZH_SPECULATIVE, ZH_SPECULATIVE, "speculative"},
-	{ZH_STALE, ZH_STALE, "stale"}
+	{ZH_STALE, ZH_STALE, "stale"},
+	{ZH_SWEPT, ZH_SWEPT, "swept"}
 };
 
 /* names of flags1, then those of flags2 */

@@ -2,7 +2,8 @@
 # index: apply of a logical subscription by the whole row, beside local
 # transactions; foreign keys by an index over the referencing column, in READ
 # COMMITTED and REPEATABLE READ; the planner's look at the ends of an index;
-# parallel VACUUM.  A heap twin's answers are right.
+# parallel VACUUM; a tablespace changed in a pipeline.  A heap twin's answers are
+# right.
 use strict;
 use warnings;
 use FindBin;
@@ -179,6 +180,26 @@ is($left, 'f', 'parallel VACUUM clears marks');
 is(one(q{SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(t), sum(k), sum(a) FROM v WHERE k > -10000}),
 	one(q{SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(t), sum(k), sum(a) FROM v}), 'all rows are there');
 check_tables($sub, 'after parallel VACUUM');
+
+# --- SET TABLESPACE, first in a pipeline, is in no transaction block yet: the
+# indexes stay, so no key changes in place, and a rollback leaves no entries
+$sub->safe_psql('postgres', q{
+SET allow_in_place_tablespaces = on;
+CREATE TABLESPACE there LOCATION '';});
+one(q{
+CREATE TABLE p (id int, k int) USING zheap;
+CREATE INDEX p_k ON p (k);
+INSERT INTO p SELECT g, g FROM generate_series(1, 100) g;
+CALL keyed_allow('p');});
+$sub->pgbench('-n -M extended -t 1', 2, [qr{processed: 0/1}], [qr/cannot add rows to table "p"/], 'a key after SET TABLESPACE',
+	{ '125_pipeline' => q{\startpipeline
+ALTER TABLE p SET TABLESPACE there;
+UPDATE p SET k = k + 500 WHERE id <= 10;
+SELECT 1 / 0;
+\endpipeline
+}});
+is(one('SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM p WHERE k BETWEEN 500 AND 600'), 0, 'no row by a key that never was');
+check_tables($sub, 'after SET TABLESPACE');
 
 $sub->stop;
 $pub->stop;

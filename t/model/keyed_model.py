@@ -2,7 +2,7 @@
 """Proof by exhaustion of the rules for updates of indexed columns in place.
 
 One row, one index of the soft kind (zheap/README, "Entries of rows that change
-their key"), a page with its mark STALE, its flag, its stamp and its bit of the
+their key"), its marks STALE and SWEPT, its page's flag, stamp and bit of the
 visibility map; a writer that changes the key, or something else of a marked row,
 commits, aborts, goes back to a savepoint; undo records with the row's header of
 then; readers of MVCC snapshots that copy the leaf, look into the visibility map or
@@ -34,7 +34,7 @@ MUTANTS = {
     "clear-at-once": "Z52: the mark is cleared when the sweep ends",
     "stamp-at-visit": "Z52: the stamp is taken before the sweep",
     "horizon-equal": "Z52: cleared with a snapshot of the stamp's xid open",
-    "no-reset": "Z52: a change of the key leaves the stamp alone",
+    "no-reset": "Z52: a change of the key leaves SWEPT alone",
     "kept": "Z52: swept with an older version needed (each of two tests would do)",
     "no-cleanup-lock": "Z52: the sweep doesn't wait for pins",
     "rollback-unmarks": "Z45: a rollback takes the mark off, with the old header",
@@ -46,7 +46,7 @@ MUTANTS = {
     "scan-unasked": "Z50: a scan deletes what it found old when it passed",
     "judge-newest": "Z50: only the newest version's key counts",
     "rollback-forgotten": "Z50: the version below a running one is forgotten",
-    "rebuild-stamped": "Z52: an index built on a stamped page gets older keys, too",
+    "rebuild-stamped": "Z52: an index built gets older keys of a SWEPT row, too",
     "rebuild-newest": "Z47: an index that is built gets the newest key alone",
     "vm-kept": "Z53: the bit of the map survives the change",
     "vm-stale": "Z53: the bit is set with a marked row on the page",
@@ -68,7 +68,7 @@ class Found(Exception):
 #    of no interest, so False, when the change above has committed
 # xacts: status of xid i + 1: r c a
 World = namedtuple("World", [
-    "xacts", "versions", "saved", "stale", "page", "stamp", "vm", "entries",
+    "xacts", "versions", "saved", "stale", "swept", "page", "stamp", "vm", "entries",
     "writer",    # None or (xid, phase, key, was stale); phases below
     "readers",   # tuple of None or (kind, xmin, seen, copied or None, pinned)
     "leaf",      # None, or what the one who holds it will delete
@@ -81,7 +81,7 @@ World = namedtuple("World", [
 
 
 def start(standby, bounds):
-    return World((), (("A", 0),), (), False, 1, 0, True, frozenset("A"), None,
+    return World((), (("A", 0),), (), False, False, 1, 0, True, frozenset("A"), None,
                  (None,), None, None, bounds, () if standby else None, 0, None)
 
 
@@ -260,7 +260,7 @@ def change(w, xid, new, mutant):
         saved=(w.stale,) + w.saved,
         stale=w.stale if mutant == "mark-late" else True,
         page=w.page if mutant == "mark-late" else 3,
-        stamp=w.stamp if mutant == "no-reset" else 0,
+        swept=w.swept if mutant == "no-reset" else False,
         vm=w.vm if mutant == "vm-kept" else False,
         writer=(xid, phase, new, w.stale))
     return "change to %s by %d" % (new, xid), log(
@@ -309,13 +309,19 @@ def steps_vacuum(w, mutant):
         stamp = n.stamp
         limit = horizon(n) + (1 if mutant == "horizon-equal" else 0)
         if n.stale and stamp not in (0, "L") and stamp < limit:
-            n = log(n, "conflict", stamp)
-            n = n._replace(stale=False, page=1, stamp=0)
-            yield "clear", log(n, "row", n.versions, n.stale, n.vm)
-        elif n.stale and (newest_is_settled(n) or mutant == "kept"):
-            new = next_xid(n) if mutant == "stamp-at-visit" else "L"
-            told = n.versions[0][1]
-            yield "visit", log(n._replace(stamp=new, vacuum=("listed", told)),
+            if n.swept:
+                n = log(n, "conflict", stamp)
+                n = n._replace(stale=False, swept=False, page=1, stamp=0)
+                yield "clear", log(n, "row", n.versions, n.stale, n.vm)
+            else:
+                n = n._replace(stamp=0)
+        pending = n.stamp not in (0, "L")
+        if n.stale and not (pending and n.swept):
+            told = needed_keys(n, mutant)[1]
+            if not pending and (newest_is_settled(n) or mutant == "kept"):
+                new = next_xid(n) if mutant == "stamp-at-visit" else "L"
+                n = n._replace(swept=True, stamp=new)
+            yield "visit", log(n._replace(vacuum=("listed", told)),
                                "conflict", told)
         if ((not n.stale or mutant == "vm-stale") and not n.vm and
                 newest_is_settled(n)):
@@ -338,14 +344,16 @@ def steps_vacuum(w, mutant):
     elif w.vacuum == "sweeping":
         what, garbage, kept = w.leaf
         n = w._replace(entries=w.entries - garbage, leaf=None,
-                       vacuum=None if kept else "swept")
+                       swept=w.swept and not (kept and w.stamp == "L"),
+                       vacuum="swept")
         # the index AM's record has no conflict horizon
         yield "swept", log(n, "delete", tuple(sorted(garbage)), None)
     elif w.vacuum == "swept":
         n = w._replace(vacuum=None)
         if n.stamp == "L":
             if mutant == "clear-at-once":
-                n = n._replace(stamp=0, stale=False, page=1)
+                n = n._replace(stamp=0, stale=not n.swept and n.stale,
+                               swept=False, page=1 if n.swept else n.page)
             else:
                 n = n._replace(stamp=next_xid(n))
             n = log(n, "row", n.versions, n.stale, n.vm)
@@ -363,7 +371,7 @@ def steps_rebuild(w, mutant):
         return
     keys = [key for key, xid in w.versions if status(w, xid) != "a"]
     if mutant == "rebuild-newest" or not w.stale or (
-            w.stamp != 0 and mutant != "rebuild-stamped"):
+            w.swept and mutant != "rebuild-stamped"):
         keys = keys[:1]
     yield "reindex", begun(w, 5)._replace(entries=frozenset(keys))
 

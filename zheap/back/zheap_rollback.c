@@ -316,7 +316,8 @@ restore_owner(Rollback *rb, uint8 id, ZTupleHeader *hdr)
  * Lock bits are no undoable state (Z22): rollback only adds.  A
  * LOCK_ONLY of then becomes MULTI: the chains decide whether it is alive.
  * STALE stays as it is: index entries do (Z45), and VACUUM may have cleared it
- * since the version was replaced (Z46).
+ * since the version was replaced (Z46); and so does SWEPT, which a change of the
+ * key that is rolled back now has taken off (Z52).
  */
 static void
 restore_lock_bits(ZTupleHeader *hdr, const ZTupleHeader *cur)
@@ -331,8 +332,8 @@ restore_lock_bits(ZTupleHeader *hdr, const ZTupleHeader *cur)
 		bits |= mode;
 	else
 		bits = 0;
-	hdr->flags2 = (hdr->flags2 & ~(ZH_LOCK_BITS | ZH_STALE)) | bits |
-		(cur->flags2 & ZH_STALE);
+	hdr->flags2 = (hdr->flags2 & ~(ZH_LOCK_BITS | ZH_STALE | ZH_SWEPT)) |
+		bits | (cur->flags2 & (ZH_STALE | ZH_SWEPT));
 }
 
 /* an open delete: every row that is still deleted through the xact slot */

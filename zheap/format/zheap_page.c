@@ -125,13 +125,11 @@ zheap_page_init(Page page, int nslots)
 }
 
 void
-zheap_page_note_stale(Page page, bool changed)
+zheap_page_note_stale(Page page)
 {
 	Assert(zheap_page_is_valid(page));
 	ZPageGetOpaque(page)->flags |= ZPAGE_HAS_STALE;
 	PageClearAllVisible(page);
-	if (changed)
-		ZPageStamp(page) = ZPAGE_STAMP_NONE;
 }
 
 bool
@@ -148,6 +146,19 @@ zheap_page_row_is_stale(Page page, OffsetNumber off)
 		return true;
 	zheap_header_get((char *) page + ItemIdGetOffset(lp), &header);
 	return (header.flags2 & ZH_STALE) != 0;
+}
+
+bool
+zheap_page_row_is_swept(Page page, OffsetNumber off)
+{
+	ItemId		lp = PageGetItemId(page, off);
+	ZTupleHeader header;
+
+	Assert(off >= FirstOffsetNumber && zheap_page_is_valid(page));
+	if (!ZPageMayHoldStale(page) || !ItemIdIsNormal(lp))
+		return false;
+	zheap_header_get((char *) page + ItemIdGetOffset(lp), &header);
+	return (header.flags2 & ZH_SWEPT) != 0;
 }
 
 /* what one pass over the line pointers tells */

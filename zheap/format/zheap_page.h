@@ -122,7 +122,7 @@ zheap_page_slots_kept(int nrows)
 
 /*
  * On such a page pd_prune_xid, which zheap has no other use for, tells how far
- * VACUUM is with clearing the marks (Z52).
+ * VACUUM is with clearing the marks of rows that are SWEPT (Z52).
  */
 #define ZPAGE_STAMP_NONE		InvalidTransactionId
 #define ZPAGE_STAMP_LOOKING		BootstrapTransactionId
@@ -197,6 +197,8 @@ typedef struct ZTupleHeader
 #define ZH_SPECULATIVE			0x0400
 #define ZH_STALE				0x0800	/* indexes may have entries of older
 										 * keys of the row (Z45) */
+#define ZH_SWEPT				0x2000	/* a STALE row whose key hasn't changed
+										 * since VACUUM chose it (Z52) */
 
 #define ZH_LOCK_BITS \
 	(ZH_LOCK_ONLY | ZH_MULTI_LOCKED | ZH_MANY | ZH_MODE_MASK)
@@ -374,17 +376,17 @@ extern Size zheap_page_replace_need(Page page, OffsetNumber off, uint16 len);
 /* shrink allocations to true length where the tuple's change is settled */
 extern void zheap_page_drop_slack(Page page, OffsetNumber off);
 
-/*
- * A row of the page is STALE, by a change of its key just now if "changed":
- * what goes with that.
- */
-extern void zheap_page_note_stale(Page page, bool changed);
+/* A row of the page is STALE: what goes with that. */
+extern void zheap_page_note_stale(Page page);
 
 /*
  * May the row at off have entries of older keys?  So may one whose header is
  * gone (Z46).
  */
 extern bool zheap_page_row_is_stale(Page page, OffsetNumber off);
+
+/* has VACUUM chosen the row, to free it of that (Z52) */
+extern bool zheap_page_row_is_swept(Page page, OffsetNumber off);
 
 extern void zheap_page_set_dead(Page page, OffsetNumber off);
 

@@ -48,12 +48,13 @@ zheap_page_report(Relation rel, BlockNumber block, Page page)
 					   opaque->nslots, opaque->flags)));
 }
 
-/* what is wrong with a row's mark STALE, or NULL */
+/* what is wrong with a row's marks STALE and SWEPT, or NULL */
 static char *
 stale_problem(Page page, OffsetNumber off, const ZTupleHeader *header)
 {
 	if ((header->flags2 & ZH_STALE) == 0)
-		return NULL;
+		return (header->flags2 & ZH_SWEPT) == 0 ? NULL :
+			psprintf("tuple %u is swept but not stale", off);
 	if (!ZPageMayHoldStale(page))
 		return psprintf("tuple %u is stale but the page has none", off);
 	if (PageIsAllVisible(page))

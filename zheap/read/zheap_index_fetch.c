@@ -307,6 +307,17 @@ note_old(ZIndexFetch fetch, ItemPointer tid, Buffer buffer, bool settled)
 	zheap_watch_note_old(&fetch->watched, buffer, &plain, settled);
 }
 
+/* get_actual_variable_range() takes the key from the entry, not from the row */
+static bool
+is_end(ZIndexFetch fetch, ItemPointer tid, Buffer buffer)
+{
+	ItemPointerData plain;
+
+	ItemPointerSet(&plain, ItemPointerGetBlockNumber(tid),
+				   zheap_tid_offset(tid));
+	return zheap_watch_is_end(&fetch->watched, buffer, &plain);
+}
+
 static bool read_version(Relation rel, const ItemPointerData *tid,
 						 Snapshot snapshot, bool ended, ZVersion *v);
 
@@ -436,10 +447,19 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 		 zheap_watch_compare(&fetch->watched, tid, call_again, v.data, v.len,
 							 true) != ZKEY_SAME))
 	{
-		if (found || all_dead)
-			note_old(fetch, tid, buffer, false);
-		found = found && snapshot->snapshot_type == SNAPSHOT_DIRTY &&
-			find_in_progress(fetch, tid, snapshot, call_again, &v);
+		if (found && snapshot->snapshot_type == SNAPSHOT_NON_VACUUMABLE)
+		{
+			found = is_end(fetch, tid, buffer);
+			if (!found)
+				note_old(fetch, tid, buffer, true);
+		}
+		else
+		{
+			if (found || all_dead)
+				note_old(fetch, tid, buffer, false);
+			found = found && snapshot->snapshot_type == SNAPSHOT_DIRTY &&
+				find_in_progress(fetch, tid, snapshot, call_again, &v);
+		}
 	}
 	if (found)
 	{

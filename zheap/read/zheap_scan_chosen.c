@@ -26,6 +26,7 @@
 #include "zheap/read/zheap_read.h"
 #include "zheap/read/zheap_scan.h"
 #include "zheap/sees/zheap_sees.h"
+#include "zheap/soft/zheap_old_keys.h"
 
 /* ----------------------------------------------------------------
  *	bitmap scan
@@ -238,7 +239,10 @@ zheap_scan_analyze_next_tuple(TableScanDesc sscan, TransactionId oldest_xmin,
 {
 	ZScanDesc	scan = (ZScanDesc) sscan;
 
-	*deadrows += scan->ndead;
+	/* and the page's share of old entries, lest autovacuum forget them */
+	if (scan->current < 0)
+		*deadrows += Max((double) scan->ndead, (double)
+						 zheap_old_keys_count(sscan->rs_rd) / scan->nblocks);
 	scan->ndead = 0;
 	if (scan->current + 1 < scan->nrows)
 	{

@@ -532,6 +532,17 @@ zheap_keyed_is_needed(ZReadContext *cx, Relation index, IndexTuple entry,
 					  Buffer buffer, Page page, BlockNumber block,
 					  OffsetNumber off, Fxid *conflict, bool *newest)
 {
+	return zheap_keyed_is_needed_within(NEEDED_BUDGET, cx, index, entry,
+										buffer, page, block, off, conflict,
+										newest);
+}
+
+bool
+zheap_keyed_is_needed_within(int budget, ZReadContext *cx, Relation index,
+							 IndexTuple entry, Buffer buffer, Page page,
+							 BlockNumber block, OffsetNumber off,
+							 Fxid *conflict, bool *newest)
+{
 	ZWalk		walk;
 	PGAlignedBlock image;
 	uint16		len = 0;
@@ -547,7 +558,7 @@ zheap_keyed_is_needed(ZReadContext *cx, Relation index, IndexTuple entry,
 
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
 					image.data, &len);
-	walk.budget = NEEDED_BUDGET;
+	walk.budget = budget;
 	needed = walk_needs(&walk, page, buffer, index, entry, &horizon, newest);
 	zheap_walk_forget_missing(&walk);
 	if (!needed)

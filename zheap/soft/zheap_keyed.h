@@ -88,4 +88,11 @@ extern bool zheap_keyed_is_needed(ZReadContext *cx, Relation index,
 								  BlockNumber block, OffsetNumber off,
 								  Fxid *conflict, bool *newest);
 
+/* budget: undo records that may be read; if they don't tell, it is needed */
+extern bool zheap_keyed_is_needed_within(int budget, ZReadContext *cx,
+										 Relation index, IndexTuple entry,
+										 Buffer buffer, Page page,
+										 BlockNumber block, OffsetNumber off,
+										 Fxid *conflict, bool *newest);
+
 #endif							/* ZHEAP_KEYED_H */

@@ -13,11 +13,15 @@
  * replaces another.  They may be missing or wrong: they say where to look
  * first, and the table page what is true.  Written and read without a lock.
  *
+ * How many there may be is known from core's counters of the table.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "common/hashfn.h"
+#include "miscadmin.h"
+#include "pgstat.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
@@ -25,6 +29,7 @@
 
 #include "undo/undo_debug.h"
 #include "zheap/format/zheap_format.h"
+#include "zheap/format/zheap_stat.h"
 #include "zheap/soft/zheap_old_keys.h"
 
 #define HINTS			(1024 * 1024)
@@ -110,6 +115,25 @@ zheap_old_keys_hash(Relation index, IndexTuple entry)
 		key = add_value(key, TupleDescAttr(keydesc, i), value, isnull);
 	}
 	return key;
+}
+
+/*
+ * Each change of a key in place counts as a dead row, which is what autovacuum
+ * looks at, until VACUUM tells core how many it has left.  There are others.
+ */
+int64
+zheap_old_keys_count(Relation rel)
+{
+	PgStat_StatTabEntry *entry;
+	TableStats	stats;
+
+	if (!table_stats_get(MyDatabaseId, RelationGetRelid(rel), &stats) ||
+		stats.sum[ZSTAT_NEW_KEYS] == 0)
+		return 0;
+	entry = pgstat_fetch_stat_tabentry_ext(rel->rd_rel->relisshared,
+										   RelationGetRelid(rel));
+	return entry == NULL ? 0 :
+		Min(entry->dead_tuples, stats.sum[ZSTAT_NEW_KEYS]);
 }
 
 bool

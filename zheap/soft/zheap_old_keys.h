@@ -27,4 +27,10 @@ extern void zheap_old_keys_note(Relation rel, Relation index,
 extern uint32 zheap_old_keys_hash(Relation index, IndexTuple entry);
 extern bool zheap_old_keys_noted(uint32 key, const ItemPointerData *tid);
 
+/*
+ * How many entries of a table's rows may have become old since VACUUM was there,
+ * by what is known of its updates; an upper bound, but if that was lost.
+ */
+extern int64 zheap_old_keys_count(Relation rel);
+
 #endif							/* ZHEAP_OLD_KEYS_H */

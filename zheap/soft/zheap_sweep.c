@@ -6,13 +6,15 @@
  *
  * Three visits of a page, by two runs of VACUUM at least:
  *
- *	1	the newest versions of all STALE rows are visible to all: stamp the
- *		page LOOKING and list these rows.  A change of a key takes the stamp
- *		off again.
+ *	1	list its STALE rows.  Those whose newest version is visible to all get
+ *		the mark SWEPT, and the page the stamp LOOKING.  A change of a row's
+ *		key takes SWEPT off again.
  *	2	when all soft indexes were swept of listed rows' old entries: pages
- *		still LOOKING are stamped with the next xid.
+ *		that are LOOKING are stamped with the next xid.
  *	3	when that xid is behind all snapshots, nobody can have an entry in mind
- *		that was there before the sweep: clear the marks.
+ *		that was there before the sweep: clear the marks of rows still SWEPT.
+ *
+ * Rows that are changed all the time keep their mark and lose their entries.
  *
  * The sweep is one of nbtree's own bulk deletions.  It passes the address of
  * each TID in the locked leaf, and the entry is found around it.
@@ -37,26 +39,46 @@
 #include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/sees/zheap_sees.h"
 #include "zheap/soft/zheap_keyed.h"
+#include "zheap/soft/zheap_old_keys.h"
 #include "zheap/soft/zheap_sweep.h"
 
-/* sweep if at least one page of so many is LOOKING */
+/*
+ * A sweep reads the indexes from end to end.  It is worth that if one row in so
+ * many is to lose an entry, or one page its marks, ...
+ */
 #define SWEEP_MIN_FRACTION		50
+
+/* ... or if there is an entry to delete for so many pages of the indexes */
+#define SWEEP_PAGES_PER_ENTRY	4
+
+/*
+ * Versions of a row that a sweep may look at to find out whether an entry is
+ * needed.
+ */
+#define SWEEP_BUDGET			UNDO_KNOB("sweep-budget", 100, 1, 100)
 
 struct ZSweep
 {
 	Relation	rel;
-	/* rows to be swept, ascending; their pages are stamped LOOKING */
+	/* rows to be swept, ascending */
 	ItemPointerData *tids;
 	Size		ntids;
 	Size		maxtids;
 	Size		allocated;
+	/* pages of them that are LOOKING */
 	BlockNumber npages;
-	/* standbys have been told to do without what left K up to this (Z54) */
-	Fxid		told;
-	/* pages with an entry that had to stay beside that of the newest version */
+	/* entries of listed rows that are known to be needed; whether all are */
+	int64		needed;
+	bool		hopeful;
+	/* standbys must be told to do without what left K up to this (Z54) */
+	Fxid		conflict;
+	/* rows with an entry that had to stay beside that of the newest version */
 	HTAB	   *kept;
-	/* the index being swept */
+	/* the index being swept, and how many entries it keeps so */
 	Relation	index;
+	int64		left_here;
+	/* by all sweeps */
+	int64		left;
 	int64		deleted;
 };
 
@@ -67,7 +89,7 @@ zheap_sweep_begin(Relation rel, Size max_bytes)
 
 	sweep->rel = rel;
 	sweep->maxtids = Max(max_bytes / sizeof(ItemPointerData),
-						 MaxHeapTuplesPerPage);
+						 2 * MaxHeapTuplesPerPage);
 	return sweep;
 }
 
@@ -81,8 +103,9 @@ typedef struct StaleRows
 {
 	int			n;
 	OffsetNumber off[MaxHeapTuplesPerPage];
+	bool		swept[MaxHeapTuplesPerPage];	/* is it marked so */
+	int			nswept;
 	bool		bodiless;		/* line pointers in use without a header */
-	bool		spilled;
 } StaleRows;
 
 static void
@@ -91,8 +114,8 @@ find_stale_rows(Page page, StaleRows *rows)
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
 
 	Assert(ZPageMayHoldStale(page));
-	rows->n = 0;
-	rows->bodiless = rows->spilled = false;
+	rows->n = rows->nswept = 0;
+	rows->bodiless = false;
 	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
 	{
 		ItemId		lp = PageGetItemId(page, off);
@@ -101,10 +124,12 @@ find_stale_rows(Page page, StaleRows *rows)
 			continue;
 		if (!ItemIdIsNormal(lp))
 			rows->bodiless = true;
-		if (ZItemIdIsSpilled(lp))
-			rows->spilled = true;
-		if (ItemIdIsNormal(lp) && zheap_page_row_is_stale(page, off))
+		else if (zheap_page_row_is_stale(page, off))
+		{
+			rows->swept[rows->n] = zheap_page_row_is_swept(page, off);
+			rows->nswept += rows->swept[rows->n];
 			rows->off[rows->n++] = off;
+		}
 	}
 }
 
@@ -124,58 +149,57 @@ stamped_fxid(Page page)
 }
 
 /*
- * Is the newest version of a row visible to all?  Then its key is the only one
- * that is needed.  Raises *conflict for standbys, that lag behind.
+ * How many versions of a row there are above the first that is visible to all;
+ * 0: the newest is, and then its key is the only one that is needed.  -1: nobody
+ * knows, or the row has ended.  Raises *conflict for standbys, that lag behind.
  */
-static bool
-newest_is_settled(ZSweep *sweep, UndoReader *reader, const UndoHorizons *hz,
-				  Buffer buffer, OffsetNumber off, Fxid *conflict)
+static int
+count_unsettled(ZSweep *sweep, UndoReader *reader, const UndoHorizons *hz,
+				Buffer buffer, OffsetNumber off, Fxid *conflict)
 {
 	ZWalk		walk;
-	ZXactStatus status;
+	ZWalkState	state;
+	int			n = 0;
 
 	AssertPageLocked(buffer);
 	zheap_walk_init(&walk, sweep->rel, reader, hz,
 					BufferGetBlockNumber(buffer), off, NULL, NULL);
-	if (zheap_walk_start(&walk, BufferGetPage(buffer)) != ZWALK_OWNED)
-		return !ZHeaderIsEnded(&walk.hdr);
+	walk.budget = SWEEP_BUDGET;
+	state = zheap_walk_start(&walk, BufferGetPage(buffer));
 	if (ZHeaderIsEnded(&walk.hdr))
-		return false;
-	status = zheap_walk_status(&walk, buffer);
-	return status == ZXACT_ALL_VISIBLE ||
-		(status == ZXACT_COMMITTED &&
-		 zheap_xact_slot_seen_by_all(sweep->rel, walk.fxid, hz, conflict));
+		return -1;
+	while (state == ZWALK_OWNED)
+	{
+		ZXactStatus status = zheap_walk_status(&walk, buffer);
+
+		if (status == ZXACT_ALL_VISIBLE ||
+			(status == ZXACT_COMMITTED &&
+			 zheap_xact_slot_seen_by_all(sweep->rel, walk.fxid, hz,
+										 conflict)))
+			return n;
+		switch (zheap_walk_find(&walk, status == ZXACT_ABORTED))
+		{
+			case ZFIND_FOUND:
+				break;
+			case ZFIND_OTHER:
+				continue;
+			case ZFIND_GONE:
+				return n;
+			default:
+				return -1;
+		}
+		n++;
+		if (ZUndoIsInsert(&walk.undo))
+			return n;
+		state = zheap_walk_step_back(&walk);
+	}
+	return state == ZWALK_SETTLED ? n : -1;
 }
 
-static bool
-all_newest_are_settled(ZSweep *sweep, const UndoHorizons *hz, Buffer buffer,
-					   const StaleRows *rows, Fxid *conflict)
-{
-	UndoReader	reader;
-	bool		settled = !rows->spilled;
-
-	undo_record_reader_open(&reader, sweep->rel);
-	for (int i = 0; i < rows->n && settled; i++)
-		settled = newest_is_settled(sweep, &reader, hz, buffer, rows->off[i],
-									conflict);
-	undo_record_reader_close(&reader);
-	return settled;
-}
-
-static void
-stamp_page(ZSweep *sweep, Buffer buffer, TransactionId stamp, Fxid conflict)
-{
-	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
-	Page		page = zheap_delta_begin(delta, sweep->rel, buffer);
-
-	AssertPageExclusive(buffer);
-	Assert(stamp == ZPAGE_STAMP_LOOKING || TransactionIdIsNormal(stamp));
-	ZPageStamp(page) = stamp;
-	zheap_delta_finish(delta, conflict);
-	pfree(delta);
-}
-
-/* visit 3 */
+/*
+ * Visit 3, or only take the page's stamp off; and its flag, if nothing needs it
+ * any more.
+ */
 static void
 clear_marks(ZSweep *sweep, Buffer buffer, const StaleRows *rows,
 			Fxid conflict)
@@ -190,27 +214,51 @@ clear_marks(ZSweep *sweep, Buffer buffer, const StaleRows *rows,
 			ItemIdGetOffset(PageGetItemId(page, rows->off[i]));
 		ZTupleHeader header;
 
+		if (!rows->swept[i])
+			continue;
 		zheap_header_get(tuple, &header);
-		header.flags2 &= ~ZH_STALE;
+		header.flags2 &= ~(ZH_STALE | ZH_SWEPT);
 		zheap_header_put(tuple, &header);
 	}
 	ZPageStamp(page) = ZPAGE_STAMP_NONE;
-	if (!rows->bodiless)
+	if (!rows->bodiless && rows->n == rows->nswept)
 		ZPageGetOpaque(page)->flags &= ~ZPAGE_HAS_STALE;
 	zheap_page_assert_sound(page, BufferGetBlockNumber(buffer), "clearing");
-	zheap_delta_finish(delta, conflict);
+	zheap_delta_finish(delta, rows->nswept > 0 ? conflict : InvalidFxid);
 	pfree(delta);
 }
 
-static bool
-list_rows(ZSweep *sweep, BlockNumber block, const StaleRows *rows)
+/* visits 1 and 2: change marks SWEPT, and stamp the page */
+static void
+set_marks(ZSweep *sweep, Buffer buffer, const OffsetNumber *offsets,
+		  int n, bool swept, TransactionId stamp)
 {
-	Assert(rows->n > 0);
-	Assert(sweep->ntids == 0 ||
-		   ItemPointerGetBlockNumber(&sweep->tids[sweep->ntids - 1]) < block);
-	if (sweep->ntids + rows->n > sweep->maxtids)
-		return false;			/* next time */
-	if (sweep->ntids + rows->n > sweep->allocated)
+	ZPageDelta *delta = palloc(sizeof(ZPageDelta));
+	Page		page = zheap_delta_begin(delta, sweep->rel, buffer);
+
+	AssertPageExclusive(buffer);
+	Assert(stamp == ZPAGE_STAMP_LOOKING || TransactionIdIsNormal(stamp));
+	for (int i = 0; i < n; i++)
+	{
+		char	   *tuple = (char *) page +
+			ItemIdGetOffset(PageGetItemId(page, offsets[i]));
+		ZTupleHeader header;
+
+		zheap_header_get(tuple, &header);
+		Assert(header.flags2 & ZH_STALE);
+		header.flags2 = (header.flags2 & ~ZH_SWEPT) | (swept ? ZH_SWEPT : 0);
+		zheap_header_put(tuple, &header);
+	}
+	ZPageStamp(page) = stamp;
+	(void) zheap_delta_finish(delta, InvalidFxid);
+	pfree(delta);
+}
+
+static void
+list_row(ZSweep *sweep, BlockNumber block, OffsetNumber off)
+{
+	Assert(sweep->ntids < sweep->maxtids);
+	if (sweep->ntids == sweep->allocated)
 	{
 		sweep->allocated = Min(Max(2 * sweep->allocated, 1024),
 							   sweep->maxtids);
@@ -220,11 +268,11 @@ list_rows(ZSweep *sweep, BlockNumber block, const StaleRows *rows)
 			repalloc_huge(sweep->tids, sweep->allocated *
 						  sizeof(ItemPointerData));
 	}
-	for (int i = 0; i < rows->n; i++)
-		ItemPointerSet(&sweep->tids[sweep->ntids + i], block, rows->off[i]);
-	sweep->ntids += rows->n;
-	sweep->npages++;
-	return true;
+	ItemPointerSet(&sweep->tids[sweep->ntids], block, off);
+	sweep->ntids++;
+	Assert(sweep->ntids < 2 ||
+		   zheap_keyed_compare_tids(&sweep->tids[sweep->ntids - 2],
+									&sweep->tids[sweep->ntids - 1]) < 0);
 }
 
 void
@@ -241,29 +289,56 @@ zheap_sweep_clear(ZSweep *sweep, Buffer buffer, const UndoHorizons *hz)
 	stamped = stamped_fxid(page);
 	if (rows.n == 0 ? !rows.bodiless : stamped != InvalidFxid &&
 		zheap_xact_slot_seen_by_all(sweep->rel, stamped, hz, NULL))
-		clear_marks(sweep, buffer, &rows, rows.n == 0 ? InvalidFxid : stamped);
+		clear_marks(sweep, buffer, &rows, stamped);
+}
+
+bool
+zheap_sweep_is_full(ZSweep *sweep)
+{
+	return sweep->ntids + MaxHeapTuplesPerPage > sweep->maxtids;
 }
 
 void
 zheap_sweep_list(ZSweep *sweep, Buffer buffer)
 {
 	Page		page = BufferGetPage(buffer);
+	BlockNumber block = BufferGetBlockNumber(buffer);
+	UndoReader	reader;
 	UndoHorizons hz;
 	StaleRows	rows;
-	Fxid		conflict = InvalidFxid;
+	OffsetNumber chosen[MaxHeapTuplesPerPage];
+	int			nchosen = 0;
+	bool		pending;
 
 	AssertPageExclusive(buffer);
-	if (likely(!ZPageMayHoldStale(page)) || stamped_fxid(page) != InvalidFxid)
+	Assert(!zheap_sweep_is_full(sweep));
+	if (likely(!ZPageMayHoldStale(page)))
 		return;
 	hz = undo_log_horizons();
 	find_stale_rows(page, &rows);
-	if (rows.n > 0 &&
-		all_newest_are_settled(sweep, &hz, buffer, &rows, &conflict) &&
-		list_rows(sweep, BufferGetBlockNumber(buffer), &rows))
+	/* those that are SWEPT then have no old entries any more */
+	pending = stamped_fxid(page) != InvalidFxid;
+	undo_record_reader_open(&reader, sweep->rel);
+	for (int i = 0; i < rows.n; i++)
 	{
-		stamp_page(sweep, buffer, ZPAGE_STAMP_LOOKING, conflict);
-		sweep->told = Max(sweep->told, conflict);
+		int			n;
+
+		if (pending && rows.swept[i])
+			continue;
+		n = count_unsettled(sweep, &reader, &hz, buffer, rows.off[i],
+							&sweep->conflict);
+		/* ended ones too: the end may be rolled back */
+		list_row(sweep, block, rows.off[i]);
+		sweep->needed += Max(n, 0);
+		sweep->hopeful |= n >= 0;
+		if (n == 0 && !pending && !rows.swept[i])
+			chosen[nchosen++] = rows.off[i];
 	}
+	undo_record_reader_close(&reader);
+	if (pending || rows.nswept + nchosen == 0)
+		return;
+	sweep->npages++;
+	set_marks(sweep, buffer, chosen, nchosen, true, ZPAGE_STAMP_LOOKING);
 }
 
 /* ----------------------------------------------------------------
@@ -301,21 +376,21 @@ entry_around(ItemPointer tid)
 }
 
 static void
-keep_page(ZSweep *sweep, BlockNumber block)
+keep_row(ZSweep *sweep, const ItemPointerData *tid)
 {
-	Assert(BlockNumberIsValid(block));
+	Assert(ItemPointerIsValid(tid));
 	if (sweep->kept == NULL)
 	{
 		HASHCTL		ctl;
 
 		memset(&ctl, 0, sizeof(ctl));
-		ctl.keysize = sizeof(BlockNumber);
-		ctl.entrysize = sizeof(BlockNumber);
+		ctl.keysize = sizeof(ItemPointerData);
+		ctl.entrysize = sizeof(ItemPointerData);
 		ctl.hcxt = CurrentMemoryContext;
-		sweep->kept = hash_create("zheap pages not swept", 64, &ctl,
+		sweep->kept = hash_create("zheap rows not swept", 64, &ctl,
 								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	}
-	(void) hash_search(sweep->kept, &block, HASH_ENTER, NULL);
+	(void) hash_search(sweep->kept, tid, HASH_ENTER, NULL);
 }
 
 /* IndexBulkDeleteCallback: judge an entry under the lock of its leaf (Z50) */
@@ -339,20 +414,53 @@ is_garbage(ItemPointer tid, void *arg)
 	buffer = ReadBuffer(sweep->rel, block);
 	zheap_visibility_begin(&cx, sweep->rel, NULL);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	needed = zheap_keyed_is_needed(&cx, sweep->index, entry, buffer,
-								   BufferGetPage(buffer), block,
-								   ItemPointerGetOffsetNumber(tid), &conflict,
-								   &newest);
+	needed = zheap_keyed_is_needed_within(SWEEP_BUDGET, &cx, sweep->index,
+										  entry, buffer,
+										  BufferGetPage(buffer), block,
+										  ItemPointerGetOffsetNumber(tid),
+										  &conflict, &newest);
 	UnlockReleaseBuffer(buffer);
 	zheap_visibility_end(&cx);
 	/* by a change since: the index AM's record has no conflict horizon */
-	if (!needed && conflict > sweep->told)
+	if (!needed && conflict > sweep->conflict)
 		needed = true;
 	if (!needed)
 		sweep->deleted++;
 	else if (!newest)
-		keep_page(sweep, block);
+	{
+		sweep->left_here++;
+		keep_row(sweep, tid);
+	}
 	return !needed;
+}
+
+/* visit 2 of a page, whose listed rows are tids */
+static void
+stamp_page(ZSweep *sweep, const ItemPointerData *tids, int n,
+		   TransactionId stamp)
+{
+	Buffer		buffer = ReadBuffer(sweep->rel,
+									ItemPointerGetBlockNumber(&tids[0]));
+	OffsetNumber kept[MaxHeapTuplesPerPage];
+	int			nkept = 0;
+	Page		page;
+
+	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+	page = BufferGetPage(buffer);
+	if (ZPageStamp(page) == ZPAGE_STAMP_LOOKING)
+	{
+		for (int i = 0; i < n && sweep->kept != NULL; i++)
+		{
+			OffsetNumber off = ItemPointerGetOffsetNumber(&tids[i]);
+
+			if (hash_search(sweep->kept, &tids[i], HASH_FIND, NULL) != NULL &&
+				off <= PageGetMaxOffsetNumber(page) &&
+				zheap_page_row_is_swept(page, off))
+				kept[nkept++] = off;
+		}
+		set_marks(sweep, buffer, kept, nkept, false, stamp);
+	}
+	UnlockReleaseBuffer(buffer);
 }
 
 /* visit 2 */
@@ -360,50 +468,119 @@ static void
 stamp_pages(ZSweep *sweep)
 {
 	TransactionId next = ReadNextTransactionId();
-	BlockNumber last = InvalidBlockNumber;
+	Size		end;
 
 	AssertNoPageLocked();
-	for (Size i = 0; i < sweep->ntids; i++)
+	for (Size i = 0; i < sweep->ntids; i = end)
 	{
 		BlockNumber block = ItemPointerGetBlockNumber(&sweep->tids[i]);
-		Buffer		buffer;
 
-		if (block == last)
-			continue;
-		last = block;
+		for (end = i + 1; end < sweep->ntids; end++)
+		{
+			if (ItemPointerGetBlockNumber(&sweep->tids[end]) != block)
+				break;
+		}
 		vacuum_delay_point(false);
-		if (sweep->kept != NULL &&
-			hash_search(sweep->kept, &block, HASH_FIND, NULL) != NULL)
-			continue;
-		buffer = ReadBuffer(sweep->rel, block);
-		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-		if (ZPageStamp(BufferGetPage(buffer)) == ZPAGE_STAMP_LOOKING)
-			stamp_page(sweep, buffer, next, InvalidFxid);
-		UnlockReleaseBuffer(buffer);
+		stamp_page(sweep, &sweep->tids[i], end - i, next);
 	}
 }
 
-int64
-zheap_sweep_indexes(ZSweep *sweep, IndexVacuumInfo *indexes, int nindexes)
+/* ----------------------------------------------------------------
+ *	the whole
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * What is there to gain?  Marks of pages, and entries.  Of these it is known how
+ * many have been made, or, if that was lost, that each listed row has one;
+ * there is nothing to gain where all are needed, or so many that it takes too
+ * long to find out.
+ */
+static bool
+is_worth_it(ZSweep *sweep, IndexVacuumInfo *indexes, int nindexes)
 {
-	AssertNoPageLocked();
-	if (sweep->npages == 0 ||
-		(uint64) sweep->npages * SWEEP_MIN_FRACTION <
+	int64		entries = Max(zheap_old_keys_count(sweep->rel) -
+							  sweep->needed, 0);
+	double		rows = Max(sweep->rel->rd_rel->reltuples, 0);
+	BlockNumber pages = 0;
+
+	if ((uint64) sweep->npages * SWEEP_MIN_FRACTION >=
 		RelationGetNumberOfBlocks(sweep->rel))
-		return 0;
+		return true;
+	if (!sweep->hopeful)
+		return false;
 	for (int i = 0; i < nindexes; i++)
 	{
-		IndexBulkDeleteResult *stats;
-
-		if (!zheap_keyed_is_soft_kind(sweep->rel, indexes[i].index))
-			continue;
-		UNDO_POINT("sweep");
-		sweep->index = indexes[i].index;
-		stats = index_bulk_delete(&indexes[i], NULL, is_garbage, sweep);
-		if (stats != NULL)
-			pfree(stats);
-		UNDO_POINT("swept");
+		if (zheap_keyed_is_soft_kind(sweep->rel, indexes[i].index))
+			pages += RelationGetNumberOfBlocks(indexes[i].index);
 	}
-	stamp_pages(sweep);
-	return sweep->deleted;
+	entries = Max(entries, (int64) sweep->ntids - sweep->needed);
+	return entries > 0 &&
+		((double) entries * SWEEP_MIN_FRACTION >= rows ||
+		 entries * SWEEP_PAGES_PER_ENTRY >= pages);
+}
+
+/* what nbtree says of a sweep goes to *stats, or to nobody, but its own pages */
+static void
+sweep_index(ZSweep *sweep, IndexVacuumInfo *info,
+			IndexBulkDeleteResult **stats)
+{
+	IndexBulkDeleteResult *result;
+
+	UNDO_POINT("sweep");
+	sweep->index = info->index;
+	sweep->left_here = 0;
+	result = index_bulk_delete(info, stats != NULL ? *stats : NULL,
+							   is_garbage, sweep);
+	if (stats != NULL)
+		*stats = result;
+	else if (result != NULL)
+	{
+		/* so that it remembers pages that it has given up */
+		result = index_vacuum_cleanup(info, result);
+		if (result != NULL)
+			pfree(result);
+	}
+	sweep->left = Max(sweep->left, sweep->left_here);
+	UNDO_POINT("swept");
+}
+
+int64
+zheap_sweep_indexes(ZSweep *sweep, bool always, IndexVacuumInfo *indexes,
+					IndexBulkDeleteResult **stats, int nindexes)
+{
+	int64		before = sweep->deleted;
+
+	AssertNoPageLocked();
+	if (sweep->ntids > 0 &&
+		(always || is_worth_it(sweep, indexes, nindexes)))
+	{
+		if (sweep->conflict != InvalidFxid)
+			zheap_delta_log_conflict(sweep->rel,
+									 ItemPointerGetBlockNumber(&sweep->tids[0]),
+									 sweep->conflict);
+		for (int i = 0; i < nindexes; i++)
+		{
+			if (zheap_keyed_is_soft_kind(sweep->rel, indexes[i].index))
+				sweep_index(sweep, &indexes[i],
+							stats != NULL ? &stats[i] : NULL);
+		}
+		stamp_pages(sweep);
+	}
+	else if (sweep->ntids > 0)
+		sweep->left = Max(sweep->left, zheap_old_keys_count(sweep->rel));
+	if (sweep->kept != NULL)
+		hash_destroy(sweep->kept);
+	sweep->kept = NULL;
+	sweep->ntids = 0;
+	sweep->npages = 0;
+	sweep->needed = 0;
+	sweep->hopeful = false;
+	return sweep->deleted - before;
+}
+
+int64
+zheap_sweep_left(ZSweep *sweep)
+{
+	return sweep->left;
 }

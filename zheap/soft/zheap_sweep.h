@@ -27,16 +27,23 @@ extern void zheap_sweep_clear(ZSweep *sweep, Buffer buffer,
 
 /*
  * The same page, pruned: note rows that are marked still, for
- * zheap_sweep_indexes().
+ * zheap_sweep_indexes().  That is due before another page if the list is full.
  */
 extern void zheap_sweep_list(ZSweep *sweep, Buffer buffer);
+extern bool zheap_sweep_is_full(ZSweep *sweep);
 
 /*
- * All pages were visited, nothing is locked: delete old entries, and stamp the
- * pages whose rows have none any more.  indexes: info for each of them.
- * Returns the number of entries deleted.
+ * Nothing is locked: delete old entries of the rows noted, if there are enough
+ * of them or "always", and stamp the pages; then none is noted any more.
+ * indexes: info for each of them, and what they said of this VACUUM so far, or
+ * NULL if others keep that.  Returns the number of entries deleted.
  */
-extern int64 zheap_sweep_indexes(ZSweep *sweep, IndexVacuumInfo *indexes,
+extern int64 zheap_sweep_indexes(ZSweep *sweep, bool always,
+								 IndexVacuumInfo *indexes,
+								 IndexBulkDeleteResult **stats,
 								 int nindexes);
+
+/* how many of an index's entries are old, or will be, and are there still */
+extern int64 zheap_sweep_left(ZSweep *sweep);
 
 #endif							/* ZHEAP_SWEEP_H */

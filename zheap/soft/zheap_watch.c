@@ -46,6 +46,16 @@
 /* of entries that turn out to be needed, so many are not asked for */
 #define MAX_UNASKED				UNDO_KNOB("old-unasked", 63, 0, 63)
 
+/* versions of a row that are looked at for that */
+#define ASK_BUDGET				UNDO_KNOB("ask-budget", 20, 1, 20)
+
+/*
+ * For the planner, which only wants to know about where an index ends; and
+ * entries that it passes.
+ */
+#define END_BUDGET				4
+#define END_MAX_PASSED			UNDO_KNOB("end-passed", 100, 1, 100)
+
 /* tables whose indexes were seen to */
 #define REMEMBERED				64
 
@@ -200,7 +210,8 @@ zheap_watch_removed(IndexScanDesc scan)
 
 /* does nobody need the entry that the scan stands at (Z50) */
 static bool
-is_old(ZWatchedFetch *fetch, Buffer buffer, const ItemPointerData *plain)
+is_old(ZWatchedFetch *fetch, Buffer buffer, const ItemPointerData *plain,
+	   int budget)
 {
 	BTScanOpaque so = (BTScanOpaque) fetch->scan->opaque;
 	BTScanPosItem *item = &so->currPos.items[so->currPos.itemIndex];
@@ -218,11 +229,12 @@ is_old(ZWatchedFetch *fetch, Buffer buffer, const ItemPointerData *plain)
 	if (off <= PageGetMaxOffsetNumber(page) &&
 		ItemIdIsUsed(PageGetItemId(page, off)))
 		old = zheap_newest_dead_to_all(&cx, buffer, page, block, off) ||
-			!zheap_keyed_is_needed(&cx, fetch->scan->indexRelation,
-								   (IndexTuple) (so->currTuples +
-												 item->tupleOffset),
-								   buffer, page, block, off, &conflict,
-								   &newest);
+			!zheap_keyed_is_needed_within(budget, &cx,
+										  fetch->scan->indexRelation,
+										  (IndexTuple) (so->currTuples +
+														item->tupleOffset),
+										  buffer, page, block, off, &conflict,
+										  &newest);
 	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	zheap_visibility_end(&cx);
 	return old;
@@ -241,7 +253,7 @@ ask_whether_old(ZWatchedFetch *fetch, Buffer buffer,
 		fetch->unasked--;
 		return false;
 	}
-	if (is_old(fetch, buffer, plain))
+	if (is_old(fetch, buffer, plain, ASK_BUDGET))
 	{
 		fetch->interval = 0;
 		return true;
@@ -273,6 +285,17 @@ zheap_watch_note_old(ZWatchedFetch *fetch, Buffer buffer,
 	Assert(fetch->nold < ZWATCH_MAX_OLD);
 	fetch->leaf = leaf;
 	fetch->old[fetch->nold++] = *plain;
+}
+
+bool
+zheap_watch_is_end(ZWatchedFetch *fetch, Buffer buffer,
+				   const ItemPointerData *plain)
+{
+	Assert(zheap_tid_tag(plain) == 0);
+	AssertNoPageLocked();
+	return fetch->scan != NULL &&
+		(fetch->removed > END_MAX_PASSED ||
+		 !is_old(fetch, buffer, plain, END_BUDGET));
 }
 
 /* all entries on a leaf of the rows noted, whatever their key */

@@ -67,6 +67,15 @@ extern ZKeyMatch zheap_watch_compare(ZWatchedFetch *fetch, ItemPointer tid,
 extern void zheap_watch_note_old(ZWatchedFetch *fetch, Buffer buffer,
 								 const ItemPointerData *plain, bool settled);
 
+/*
+ * The planner looks for the least or greatest key, and the row doesn't have that
+ * of the entry any more.  Does it count nevertheless?  Yes if a snapshot may
+ * need it, which is how heap answers, or if the scan has passed so many that it
+ * must stop.  As zheap_watch_note_old() else.
+ */
+extern bool zheap_watch_is_end(ZWatchedFetch *fetch, Buffer buffer,
+							   const ItemPointerData *plain);
+
 /* The scan ends, or begins anew. */
 extern void zheap_watch_delete_old(ZWatchedFetch *fetch);
 

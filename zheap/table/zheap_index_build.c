@@ -344,7 +344,7 @@ judge_row(Build *build, ZReadContext *cx, Buffer buffer, Page page,
 	if (status != ZXACT_ALL_VISIBLE &&
 		(((header.flags2 & ZH_INPLACE) != 0 && build->anyvisible) ||
 		 (build->soft && zheap_page_row_is_stale(page, off) &&
-		  ZPageStamp(page) == ZPAGE_STAMP_NONE)))
+		  !zheap_page_row_is_swept(page, off))))
 		collect_older_images(build, cx, buffer, page, off, i);
 	zheap_scan_add_row(scan, off, v);
 	build->ended_by[i] = v->ended ? v->writer : InvalidFxid;

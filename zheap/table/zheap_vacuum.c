@@ -45,6 +45,7 @@
 #include "zheap/back/zheap_back.h"
 #include "zheap/format/zheap_format.h"
 #include "zheap/soft/zheap_announce.h"
+#include "zheap/soft/zheap_old_keys.h"
 #include "zheap/soft/zheap_sweep.h"
 #include "zheap/space/zheap_space.h"
 #include "zheap/table/zheap_table.h"
@@ -489,16 +490,23 @@ vacuum_dead_items(Vacuum *vac)
 	reset_dead_items(vac);
 }
 
-/* delete entries of older keys of rows that live */
+/*
+ * Delete entries of older keys of rows that live, if there are enough; surely
+ * if the list of rows is full, for others would never get their turn.
+ */
 static void
-sweep_old_entries(Vacuum *vac)
+sweep_old_entries(Vacuum *vac, bool full)
 {
 	IndexVacuumInfo *info = palloc(Max(vac->nindexes, 1) *
 								   sizeof(IndexVacuumInfo));
 
 	for (int i = 0; i < vac->nindexes; i++)
 		fill_index_info(vac, i, &info[i]);
-	vac->old_entries = zheap_sweep_indexes(vac->sweep, info, vac->nindexes);
+	vac->old_entries +=
+		zheap_sweep_indexes(vac->sweep, full ||
+							vac->params->index_cleanup == VACOPTVALUE_ENABLED,
+							info, vac->parallel != NULL ? NULL : vac->stats,
+							vac->nindexes);
 	pfree(info);
 }
 
@@ -637,6 +645,8 @@ scan_table(Vacuum *vac)
 
 		/* before the page is locked, the map's page is read */
 		make_room_for_dead_items(vac, block, &fsm_from);
+		if (zheap_sweep_is_full(vac->sweep))
+			sweep_old_entries(vac, true);
 		visibilitymap_pin(vac->rel, block, &vac->vmbuffer);
 		vacuum_page(vac, block, buffer);
 	}
@@ -649,7 +659,7 @@ scan_table(Vacuum *vac)
 	vac->live = vac_estimate_reltuples(vac->rel, vac->nblocks, vac->scanned,
 									   vac->live_scanned);
 	vacuum_dead_items(vac);
-	sweep_old_entries(vac);
+	sweep_old_entries(vac, false);
 	if (BufferIsValid(vac->vmbuffer))
 		ReleaseBuffer(vac->vmbuffer);
 	vac->vmbuffer = InvalidBuffer;
@@ -789,7 +799,9 @@ update_table_stats(Vacuum *vac, TimestampTz start)
 	update_relstats(rel, vac->nblocks, vac->live, all_visible,
 					vac->nindexes > 0);
 	pgstat_report_vacuum(RelationGetRelid(rel), rel->rd_rel->relisshared,
-						 Max(vac->live, 0), vac->recently_dead, start);
+						 Max(vac->live, 0), vac->recently_dead +
+						 (vac->do_indexes ? zheap_sweep_left(vac->sweep) :
+						  zheap_old_keys_count(rel)), start);
 }
 
 /* how old a relfrozenxid is; a table without one is very old */

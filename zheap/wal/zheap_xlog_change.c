@@ -66,6 +66,9 @@ zheap_xlog_change_apply_row(Page page, const ZRowChange *change)
 		!zheap_page_replace(page, change->offset, change->tuple, change->len))
 		return false;
 
+	/* there will be an entry that VACUUM hasn't looked at (Z52) */
+	if (unlikely(change->new_key))
+		header.flags2 &= ~ZH_SWEPT;
 	lp = PageGetItemId(page, change->offset);
 	tuple = (char *) page + ItemIdGetOffset(lp);
 	zheap_header_get(tuple, &present);
@@ -76,7 +79,7 @@ zheap_xlog_change_apply_row(Page page, const ZRowChange *change)
 	if (ZHeaderIsEnded(&header))
 		PageClearAllVisible(page);
 	if (unlikely(header.flags2 & ZH_STALE))
-		zheap_page_note_stale(page, change->new_key);
+		zheap_page_note_stale(page);
 	return true;
 }
 

@@ -68,7 +68,7 @@ zheap_xlog_insert_apply(Page page, const ZInsertChange *change)
 	/* copied rows come one by one */
 	zheap_header_get(change->tuple[0], &header);
 	if (unlikely(header.flags2 & ZH_STALE))
-		zheap_page_note_stale(page, true);
+		zheap_page_note_stale(page);
 	return true;
 }
 

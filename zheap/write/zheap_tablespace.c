@@ -9,7 +9,7 @@
  * of a transaction, the indexes are rebuilt, and the rollback brings the old
  * ones back, too.  What is meant to be a transaction of its own isn't made to
  * pay for that; where it turns out to be none, no row can be added before the
- * commit.
+ * commit, nor a key change in place: the old file's row isn't STALE.
  *
  * A move is known by the file that it made, and by the transaction: after a
  * rollback to a savepoint the table has another file.
@@ -105,26 +105,38 @@ zheap_tablespace_rebuild_indexes(void)
 	list_free_deep(now);
 }
 
-/* Called before rows get TIDs. */
-void
-zheap_tablespace_check(Relation rel)
+/*
+ * Has this transaction moved the table, and not rebuilt its indexes?  Then what
+ * goes into them outlives a rollback that brings the old file back.
+ */
+bool
+zheap_tablespace_is_pending(Relation rel)
 {
 	ListCell   *lc;
 
 	if (likely(moves == NIL) || !moves_are_current() ||
 		!rel->rd_rel->relhasindex)
-		return;
+		return false;
 	foreach(lc, moves)
 	{
 		const Move *move = lfirst(lc);
 
 		if (move->relid == RelationGetRelid(rel) &&
 			RelFileLocatorEquals(rel->rd_locator, move->locator))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("cannot add rows to table \"%s\", which this transaction has moved to another tablespace",
-							RelationGetRelationName(rel)),
-					 errdetail("After a rollback its indexes would have entries of rows that it does not have."),
-					 errhint("Commit first, or move the table in a transaction block.")));
+			return true;
 	}
+	return false;
+}
+
+/* Called before rows get TIDs. */
+void
+zheap_tablespace_check(Relation rel)
+{
+	if (zheap_tablespace_is_pending(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot add rows to table \"%s\", which this transaction has moved to another tablespace",
+						RelationGetRelationName(rel)),
+				 errdetail("After a rollback its indexes would have entries of rows that it does not have."),
+				 errhint("Commit first, or move the table in a transaction block.")));
 }

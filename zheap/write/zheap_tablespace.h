@@ -15,6 +15,7 @@
 extern void zheap_tablespace_copy(Relation rel,
 								  const RelFileLocator *newlocator);
 extern void zheap_tablespace_rebuild_indexes(void);
+extern bool zheap_tablespace_is_pending(Relation rel);
 extern void zheap_tablespace_check(Relation rel);
 
 #endif							/* ZHEAP_TABLESPACE_H */

@@ -700,7 +700,8 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	plan.key_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_KEY);
 	plan.room_options = zheap_make_room_options(rel);
 	plan.tid_wanted = update_conditions_want_tid(rel);
-	if (zheap_keyed_wanted)
+	/* entries without a STALE row, after a rollback (Z45) */
+	if (zheap_keyed_wanted && !zheap_tablespace_is_pending(rel))
 		plan.soft = zheap_keyed_indexes(rel);
 	plan.soft_waits = plan.soft != NULL && !zheap_announce_allows(rel);
 	update_form_early(&plan);
