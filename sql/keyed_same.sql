@@ -3,7 +3,9 @@
 -- for no compression, a column's default becomes a value of the row.  No index gets
 -- a second entry of it, and the row needn't move.
 SET zheap.update_indexed_in_place = on;
+SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS amcheck;
+RESET client_min_messages;
 CREATE FUNCTION many(n text, k int) RETURNS text LANGUAGE sql IMMUTABLE
 	AS $$ SELECT string_agg(md5(n || i), '') FROM generate_series(1, k) i $$;
 CREATE TABLE sz (id int PRIMARY KEY, k int, url text, note text) USING zheap;
