@@ -59,6 +59,7 @@ OBJS = \
 	zheap/format/zheap_page_problem.o \
 	zheap/format/zheap_delta.o \
 	zheap/format/zheap_tuple.o \
+	zheap/format/zheap_same.o \
 	zheap/format/zheap_tuple_slot.o \
 	zheap/format/zheap_undo.o \
 	zheap/format/zheap_stat.o \

@@ -22,6 +22,7 @@
 #include "utils/snapmgr.h"
 
 #include "zheap/format/zheap_format.h"
+#include "zheap/format/zheap_same.h"
 #include "zheap/history/zheap_spill_chain.h"
 #include "zheap/history/zheap_shared.h"
 #include "zheap/history/zheap_walk.h"
@@ -298,11 +299,8 @@ check_jump_ends(ZCheck *check, const ZWalk *walk, JumpEnd **ends)
 			continue;
 		}
 		zheap_header_get(end->image, &h);
-		if (end->len != *walk->len ||
-			h.natts_flags1 != (walk->hdr.natts_flags1 & ~ZH_SLACK) ||
-			memcmp(end->image + ZHEAP_HEADER_SIZE,
-				   walk->image + ZHEAP_HEADER_SIZE,
-				   end->len - ZHEAP_HEADER_SIZE) != 0)
+		if (h.natts_flags1 != (walk->hdr.natts_flags1 & ~ZH_SLACK) ||
+			!zheap_same_row(end->image, end->len, walk->image, *walk->len))
 			zheap_check_page_complain(check,
 									  "a jump in the row's history leads to another version than its steps",
 									  "the same version");

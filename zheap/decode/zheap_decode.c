@@ -75,6 +75,28 @@ make_tuple(const Decoding *d, const ZHeapRow *row)
 	return result;
 }
 
+/*
+ * A new row.  Rows here aren't padded, so heap's form of one may be larger than
+ * MaxHeapTupleSize.  Core allocates what the row takes, spills it, and gives it
+ * values of the toast table in place of pointers, which makes it no longer, so
+ * that it comes out whole.  But where it does the last (ReorderBufferToastReplace()
+ * of 15 to 18) it asserts that no row is that large: the server would go down
+ * whenever the change is read.
+ */
+static ChangeTuple
+make_new_tuple(const Decoding *d, const ZHeapRow *row)
+{
+#ifdef USE_ASSERT_CHECKING
+	if (row->len > MaxHeapTupleSize && (row->infomask & HEAP_HASEXTERNAL))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("cannot decode a row of %u bytes that has values out of line, maximum %zu",
+						row->len, (Size) MaxHeapTupleSize),
+				 errhint("A server that was built without assertions can.")));
+#endif
+	return make_tuple(d, row);
+}
+
 /* the old row, if it was told; new is the new one as it was logged, or NULL */
 static void
 take_old(const Decoding *d, ZLogicalReader *reader, const char *new,
@@ -123,7 +145,7 @@ decode_insert(const Decoding *d)
 		change = new_change(d, (reader.flags & ZLOGICAL_SPECULATIVE) ?
 							REORDER_BUFFER_CHANGE_INTERNAL_SPEC_INSERT :
 							REORDER_BUFFER_CHANGE_INSERT);
-		change->data.tp.newtuple = make_tuple(d, &row);
+		change->data.tp.newtuple = make_new_tuple(d, &row);
 		/* the chunks of all rows of a call come before its first row */
 		change->data.tp.clear_toast_afterwards = i == rows.ntuples - 1 &&
 			(reader.flags & ZLOGICAL_LAST) != 0;
@@ -160,7 +182,7 @@ decode_update(const Decoding *d)
 
 	change = new_change(d, REORDER_BUFFER_CHANGE_UPDATE);
 	zheap_logical_read_new(&reader, tuple.data, len, &row);
-	change->data.tp.newtuple = make_tuple(d, &row);
+	change->data.tp.newtuple = make_new_tuple(d, &row);
 	take_old(d, &reader, tuple.data, len, change);
 	queue_change(d, change, false);
 }
@@ -187,7 +209,7 @@ decode_move(const Decoding *d)
 	Assert(size >= ZHEAP_HEADER_SIZE);
 	change = new_change(d, REORDER_BUFFER_CHANGE_UPDATE);
 	zheap_logical_read_new(&reader, tuple, size, &row);
-	change->data.tp.newtuple = make_tuple(d, &row);
+	change->data.tp.newtuple = make_new_tuple(d, &row);
 	take_old(d, &reader, tuple, size, change);
 	queue_change(d, change, false);
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_tuple.c
- *	  Rows: forming, deforming, comparing.
+ *	  Rows: forming and deforming.
  *
  * A row's bytes are pictured in zheap_page.h.  Values follow each other
  * without padding, so nothing read from a row may be assumed to be aligned:
@@ -444,6 +444,13 @@ zheap_tuple_deform(TupleDesc desc, const char *tuple, uint16 len,
 }
 
 void
+zheap_tuple_deform_raw(TupleDesc desc, const char *tuple, uint16 len,
+					   Datum *values, bool *isnull)
+{
+	deform_columns(desc, desc->natts, tuple, len, true, values, isnull);
+}
+
+void
 zheap_tuple_deform_first(TupleDesc desc, int ncolumns, const char *tuple,
 						 uint16 len, Datum *values, bool *isnull)
 {
@@ -544,166 +551,6 @@ zheap_tuple_has_external(const char *tuple)
 
 	zheap_header_get(tuple, &header);
 	return (header.natts_flags1 & ZH_HASEXTERNAL) != 0;
-}
-
-/* ----------------------------------------------------------------
- *	comparing
- * ----------------------------------------------------------------
- */
-
-/* is a column stored by the same bytes in both rows (aligned or not) */
-static bool
-same_image(Form_pg_attribute att, Datum a, bool anull, Datum b, bool bnull)
-{
-	Size		asize;
-	Size		bsize;
-
-	if (anull || bnull)
-		return anull && bnull;
-	if (att->attbyval)
-		return a == b;
-	/* lengths were checked when the rows were deformed */
-	asize = size_at(att->attlen, DatumGetPointer(a), MaxAllocSize);
-	bsize = size_at(att->attlen, DatumGetPointer(b), MaxAllocSize);
-	return asize == bsize &&
-		memcmp(DatumGetPointer(a), DatumGetPointer(b), asize) == 0;
-}
-
-/* where the values of a row begin; NULL if one of the first n is null */
-static const char *
-leading_values(const char *tuple, int n)
-{
-	const bits8 *bits = (const bits8 *) tuple + ZHEAP_HEADER_SIZE;
-	ZTupleHeader header;
-
-	zheap_header_get(tuple, &header);
-	if (n > ZHeaderNatts(&header))
-		return NULL;
-	if ((header.natts_flags1 & ZH_HASNULL) == 0)
-		return tuple + ZHEAP_HEADER_SIZE;
-	for (int i = 0; i < n; i++)
-	{
-		if (att_isnull(i, bits))
-			return NULL;
-	}
-	return tuple + ZHEAP_HEADER_SIZE + BITMAPLEN(ZHeaderNatts(&header));
-}
-
-/*
- * The frequent case without deforming: all attributes asked for are among the
- * leading columns of fixed length, of which none is null.  *changed are those
- * that differ.
- */
-static bool
-compare_leading_attrs(TupleDesc desc, Bitmapset *attrs,
-					  const char *oldtuple, uint16 oldlen,
-					  const char *newtuple, uint16 newlen,
-					  Bitmapset **changed)
-{
-	const char *old;
-	const char *new;
-	int			member = -1;
-	int			last = 0;		/* attribute number */
-	Size		size = 0;
-
-	while ((member = bms_next_member(attrs, member)) >= 0)
-	{
-		last = member + FirstLowInvalidHeapAttributeNumber;
-		if (last <= 0)
-			return false;		/* system column or whole row */
-	}
-	old = leading_values(oldtuple, last);
-	new = leading_values(newtuple, last);
-	if (old == NULL || new == NULL)
-		return false;
-	for (int i = 0; i < last; i++)
-	{
-		if (TupleDescAttr(desc, i)->attlen <= 0)
-			return false;
-		size += TupleDescAttr(desc, i)->attlen;
-	}
-	if (old + size > oldtuple + oldlen || new + size > newtuple + newlen)
-		return false;
-
-	*changed = NULL;
-	if (memcmp(old, new, size) == 0)
-		return true;
-	for (int attnum = 1; attnum <= last; attnum++)
-	{
-		int			attlen = TupleDescAttr(desc, attnum - 1)->attlen;
-
-		member = attnum - FirstLowInvalidHeapAttributeNumber;
-		if (memcmp(old, new, attlen) != 0 && bms_is_member(member, attrs))
-			*changed = bms_add_member(*changed, member);
-		old += attlen;
-		new += attlen;
-	}
-	return true;
-}
-
-Bitmapset *
-zheap_tuple_changed_attrs(Relation rel, Bitmapset *attrs,
-						  const char *oldtuple, uint16 oldlen,
-						  const char *newtuple, uint16 newlen)
-{
-	TupleDesc	desc = RelationGetDescr(rel);
-	Bitmapset  *result = NULL;
-	Datum	   *values[2];
-	bool	   *isnull[2];
-	bool		any_changed = false;
-	int			i;
-
-	Assert(oldlen >= ZHEAP_HEADER_SIZE && newlen >= ZHEAP_HEADER_SIZE);
-	if (bms_is_empty(attrs) ||
-		compare_leading_attrs(desc, attrs, oldtuple, oldlen, newtuple, newlen,
-							  &result))
-		return result;
-
-	for (i = 0; i < 2; i++)
-	{
-		values[i] = palloc(desc->natts * sizeof(Datum));
-		isnull[i] = palloc(desc->natts * sizeof(bool));
-	}
-	deform_columns(desc, desc->natts, oldtuple, oldlen, true, values[0],
-				   isnull[0]);
-	deform_columns(desc, desc->natts, newtuple, newlen, true, values[1],
-				   isnull[1]);
-
-	/* a whole-row reference is changed by any column */
-	if (bms_is_member(InvalidAttrNumber - FirstLowInvalidHeapAttributeNumber,
-					  attrs))
-	{
-		for (i = 0; i < desc->natts && !any_changed; i++)
-			any_changed = !same_image(TupleDescAttr(desc, i),
-									  values[0][i], isnull[0][i],
-									  values[1][i], isnull[1][i]);
-	}
-
-	i = -1;
-	while ((i = bms_next_member(attrs, i)) >= 0)
-	{
-		AttrNumber	attnum = i + FirstLowInvalidHeapAttributeNumber;
-		bool		changed;
-
-		if (attnum > 0)
-			changed = !same_image(TupleDescAttr(desc, attnum - 1),
-								  values[0][attnum - 1], isnull[0][attnum - 1],
-								  values[1][attnum - 1],
-								  isnull[1][attnum - 1]);
-		else if (attnum == InvalidAttrNumber)
-			changed = any_changed;
-		else
-			changed = attnum != TableOidAttributeNumber;
-		if (changed)
-			result = bms_add_member(result, i);
-	}
-
-	for (i = 0; i < 2; i++)
-	{
-		pfree(values[i]);
-		pfree(isnull[i]);
-	}
-	return result;
 }
 
 /*

@@ -129,6 +129,13 @@ extern void zheap_tuple_deform_first(TupleDesc desc, int ncolumns,
 									 const char *tuple, uint16 len,
 									 Datum *values, bool *isnull);
 
+/*
+ * All columns; nothing is palloc'd: by-reference results point into the row, or
+ * to the missing values, whatever alignment their type wants.
+ */
+extern void zheap_tuple_deform_raw(TupleDesc desc, const char *tuple,
+								   uint16 len, Datum *values, bool *isnull);
+
 /* how many that is if these n columns are wanted */
 extern int	zheap_tuple_first_columns(const AttrNumber *attnum, int n);
 
@@ -206,17 +213,6 @@ zheap_fetch_value(int16 len, const char *p)
 extern Size zheap_tuple_value_size(int16 attlen, const char *p, Size have);
 pg_noreturn extern void zheap_tuple_report_short(uint16 len, int attnum);
 
-/*
- * Which of the attributes in attrs (offset by
- * FirstLowInvalidHeapAttributeNumber, as in RelationGetIndexAttrBitmap)
- * differ, by their stored image, between two rows?  Result palloc'd.
- */
-extern Bitmapset *zheap_tuple_changed_attrs(Relation rel, Bitmapset *attrs,
-											const char *oldtuple,
-											uint16 oldlen,
-											const char *newtuple,
-											uint16 newlen);
-
 /* ----------------------------------------------------------------
  *	tuple slots
  * ----------------------------------------------------------------
@@ -270,6 +266,7 @@ typedef struct ZTupleTableSlot
 	Fxid		writer;
 	CommandId	cid;			/* if the writer is a current xid */
 	bool		was_locked;		/* writer had locked the row before */
+	bool		heap_valid;		/* heap is of the present contents */
 	bool		formed;			/* of values: no version, has no identity */
 	uint32		scratchused;
 	uint32		scratchsize;
@@ -281,6 +278,8 @@ typedef struct ZTupleTableSlot
 	uint32		bufsize;
 	char	   *buf;			/* MAXALIGNed, in tts_mcxt, kept across clears */
 	char	   *vdata;			/* memory of a materialized virtual row */
+	HeapTuple	heap;			/* the contents as core's triggers want them, in
+								 * tts_mcxt; or NULL */
 } ZTupleTableSlot;
 
 extern const TupleTableSlotOps TTSOpsZHeapTuple;
@@ -332,6 +331,7 @@ zheap_slot_show(TupleTableSlot *slot, Oid tableoid, BlockNumber block,
 	zslot->writer = writer;
 	zslot->cid = cid;
 	zslot->was_locked = false;
+	zslot->heap_valid = false;
 	zslot->scratchused = 0;
 }
 

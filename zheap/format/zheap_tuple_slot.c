@@ -37,6 +37,18 @@
 /* zheap_index_fetch.c's, which can read pages */
 ZFindWriter zheap_find_writer_hook = NULL;
 
+/* what zheap_slot_show() left is given up here, too */
+static inline void
+free_heap_tuple(ZTupleTableSlot *zslot)
+{
+	if (unlikely(zslot->heap != NULL))
+	{
+		heap_freetuple(zslot->heap);
+		zslot->heap = NULL;
+	}
+	zslot->heap_valid = false;
+}
+
 static void
 tts_zheap_init(TupleTableSlot *slot)
 {
@@ -50,7 +62,7 @@ tts_zheap_release(TupleTableSlot *slot)
 	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
 
 	/* it was cleared before */
-	Assert(zslot->rows == NULL);
+	Assert(zslot->rows == NULL && zslot->heap == NULL);
 	if (zslot->buf)
 		pfree(zslot->buf);
 	if (zslot->scratch)
@@ -94,6 +106,7 @@ tts_zheap_clear(TupleTableSlot *slot)
 	zslot->ended = false;
 	zslot->was_locked = false;
 	zslot->formed = false;
+	free_heap_tuple(zslot);
 }
 
 /* ----------------------------------------------------------------
@@ -619,19 +632,14 @@ tts_zheap_copyslot(TupleTableSlot *dstslot, TupleTableSlot *srcslot)
 }
 
 /*
- * The copy has all columns of the descriptor.  Triggers look at its system
- * columns, so a native row gets xmin as the tuple slot would show it.
+ * Triggers look at a heap tuple's system columns, so a native row gets xmin as
+ * the tuple slot would show it.
  */
-static HeapTuple
-tts_zheap_copy_heap_tuple(TupleTableSlot *slot)
+static void
+identify_heap_tuple(TupleTableSlot *slot, HeapTuple tuple)
 {
 	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
-	HeapTuple	tuple;
 
-	Assert(!TTS_EMPTY(slot));
-	slot_getallattrs(slot);
-	tuple = heap_form_tuple(slot->tts_tupleDescriptor, slot->tts_values,
-							slot->tts_isnull);
 	tuple->t_self = slot->tts_tid;
 	tuple->t_tableOid = slot->tts_tableOid;
 	if (has_identity(zslot))
@@ -645,7 +653,45 @@ tts_zheap_copy_heap_tuple(TupleTableSlot *slot)
 		header->t_infomask |= HEAP_XMAX_INVALID;
 		header->t_ctid = slot->tts_tid;
 	}
+}
+
+/* The copy has all columns of the descriptor. */
+static HeapTuple
+tts_zheap_copy_heap_tuple(TupleTableSlot *slot)
+{
+	HeapTuple	tuple;
+
+	Assert(!TTS_EMPTY(slot));
+	slot_getallattrs(slot);
+	tuple = heap_form_tuple(slot->tts_tupleDescriptor, slot->tts_values,
+							slot->tts_isnull);
+	identify_heap_tuple(slot, tuple);
 	return tuple;
+}
+
+/*
+ * Such a tuple that is the tuple slot's own, until this is cleared or gets
+ * another row: core frees a copy only if a BEFORE trigger returns another tuple
+ * than it was given, so that one would stay for each row of the statement.
+ */
+static HeapTuple
+tts_zheap_get_heap_tuple(TupleTableSlot *slot)
+{
+	ZTupleTableSlot *zslot = (ZTupleTableSlot *) slot;
+
+	Assert(!TTS_EMPTY(slot));
+	if (zslot->heap_valid)
+		identify_heap_tuple(slot, zslot->heap);
+	else
+	{
+		MemoryContext old = MemoryContextSwitchTo(slot->tts_mcxt);
+
+		free_heap_tuple(zslot);
+		zslot->heap = tts_zheap_copy_heap_tuple(slot);
+		zslot->heap_valid = true;
+		MemoryContextSwitchTo(old);
+	}
+	return zslot->heap;
 }
 
 static MinimalTuple
@@ -734,8 +780,7 @@ const TupleTableSlotOps TTSOpsZHeapTuple = {
 	.materialize = tts_zheap_materialize,
 	.copyslot = tts_zheap_copyslot,
 
-	/* a tuple slot of ours owns no tuple of another format */
-	.get_heap_tuple = NULL,
+	.get_heap_tuple = tts_zheap_get_heap_tuple,
 	.get_minimal_tuple = NULL,
 	.copy_heap_tuple = tts_zheap_copy_heap_tuple,
 	.copy_minimal_tuple = tts_zheap_copy_minimal_tuple

@@ -27,6 +27,7 @@
 #include "undo/undo_debug.h"
 #include "zheap/back/zheap_back.h"
 #include "zheap/format/zheap_format.h"
+#include "zheap/format/zheap_same.h"
 #include "zheap/history/zheap_history.h"
 #include "zheap/owner/zheap_xact_slot.h"
 #include "zheap/read/zheap_read.h"
@@ -752,9 +753,7 @@ find_writer(TupleTableSlot *slot, Fxid *writer, CommandId *cid)
 		return false;
 	zheap_tid_set_tag(&tid, 0);
 	found = read_version(rel, &tid, GetActiveSnapshot(), false, &v) &&
-		v.len == zslot->len &&
-		memcmp(v.data + ZHEAP_HEADER_SIZE, zslot->data + ZHEAP_HEADER_SIZE,
-			   v.len - ZHEAP_HEADER_SIZE) == 0;
+		zheap_same_row(v.data, v.len, zslot->data, zslot->len);
 	relation_close(rel, AccessShareLock);
 	if (found)
 	{
@@ -805,15 +804,6 @@ zheap_index_fetch_latest_tid(TableScanDesc scan, ItemPointer tid)
 			return;
 		at = v.next;
 	}
-}
-
-static bool
-same_bytes(const ZVersion *v, const ZTupleTableSlot *zslot)
-{
-	Assert(zslot->len >= ZHEAP_HEADER_SIZE);
-	return v->len == zslot->len &&
-		memcmp(v->data + ZHEAP_HEADER_SIZE, zslot->data + ZHEAP_HEADER_SIZE,
-			   v->len - ZHEAP_HEADER_SIZE) == 0;
 }
 
 /*
@@ -868,7 +858,7 @@ zheap_index_fetch_satisfies(Relation rel, TupleTableSlot *slot,
 		return true;			/* no version in it; the TID is all there is */
 	/* my own version, of which only its bytes are known: they tell */
 	if (by_bytes)
-		return same_bytes(&v, zslot);
+		return zheap_same_row(v.data, v.len, zslot->data, zslot->len);
 	if (same_identity(v.writer, v.cid, zslot->writer, zslot->cid))
 		return true;
 	if (v.own ||
@@ -879,5 +869,5 @@ zheap_index_fetch_satisfies(Relation rel, TupleTableSlot *slot,
 		XidInMVCCSnapshot(XidFromFxid(zslot->writer), snapshot) &&
 		!is_only_copied(rel, &tid, snapshot))
 		return false;			/* changed since, be it to the same bytes */
-	return same_bytes(&v, zslot);
+	return zheap_same_row(v.data, v.len, zslot->data, zslot->len);
 }

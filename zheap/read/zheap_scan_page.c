@@ -27,6 +27,7 @@
 #include "undo/undo_debug.h"
 #include "zheap/back/zheap_back.h"
 #include "zheap/format/zheap_format.h"
+#include "zheap/format/zheap_same.h"
 #include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/read/zheap_read.h"
@@ -233,9 +234,7 @@ walk_agrees(ZScanDesc scan, ZReadContext *cx, Buffer buffer, OffsetNumber off,
 	if (off > PageGetMaxOffsetNumber(page) ||
 		!zheap_visibility_find(cx, buffer, page, scan->block, off, v))
 		return !shown || cx->too_long;
-	return shown && v->len == old->len[off] &&
-		memcmp(v->data + ZHEAP_HEADER_SIZE, tuple + ZHEAP_HEADER_SIZE,
-			   v->len - ZHEAP_HEADER_SIZE) == 0;
+	return shown && zheap_same_row(v->data, v->len, tuple, old->len[off]);
 }
 #endif
 

@@ -6,7 +6,9 @@
  * The executor knows but one answer for all indexes of a table, so after such
  * an update it is told that no index needs an entry.  Those that do get it
  * here.  The row may have had the same key before: then the entry of that time
- * may still be there, and there must not be two (Z48).  Only the transaction
+ * may still be there, and there must not be two (Z48).  One that is not STALE
+ * has but the entry of its old key, which is another one: zheap_same_changed()
+ * has found that a value of this index differs.  Only the transaction
  * that made the row's newest change inserts entries of its TID, so an entry
  * that isn't found stays away; one that is found stays, because the row needs
  * it from its change on (Z51).
@@ -125,9 +127,13 @@ zheap_entry_insert(Relation rel, const ZSoftIndexes *indexes,
 			elog(ERROR,
 				 "index \"%s\" has changed although its table is locked",
 				 RelationGetRelationName(index));
-		if (!may_exist || !entry_exists(rel, index, values, isnull, &plain))
+		if (!(may_exist && entry_exists(rel, index, values, isnull, &plain)))
+		{
+			Assert(may_exist ||
+				   !entry_exists(rel, index, values, isnull, &plain));
 			index_insert(index, values, isnull, &plain, rel, UNIQUE_CHECK_NO,
 						 true, NULL);
+		}
 		zheap_old_keys_note(rel, index, old, oldlen, tid);
 		index_close(index, NoLock);
 	}

@@ -28,7 +28,6 @@
 #include "catalog/pg_type_d.h"
 #include "optimizer/optimizer.h"
 #include "utils/builtins.h"
-#include "utils/datum.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -37,6 +36,7 @@
 
 #include "undo/undo_debug.h"
 #include "zheap/format/zheap_format.h"
+#include "zheap/format/zheap_same.h"
 #include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/owner/zheap_xact_slot.h"
@@ -347,19 +347,19 @@ zheap_keyed_indexes(Relation rel)
 	return copy;
 }
 
+void
+zheap_keyed_free_indexes(ZSoftIndexes *indexes)
+{
+	bms_free(indexes->hard);
+	for (int i = 0; i < indexes->n; i++)
+		bms_free(indexes->index[i].attrs);
+	pfree(indexes);
+}
+
 /* ----------------------------------------------------------------
  *	rows
  * ----------------------------------------------------------------
  */
-
-/* is a value in the row itself, as it is */
-static bool
-is_plain(Form_pg_attribute att, Datum value, bool isnull)
-{
-	return isnull || att->attlen != -1 ||
-		!VARATT_IS_EXTENDED(DatumGetPointer(value)) ||
-		VARATT_IS_SHORT(DatumGetPointer(value));
-}
 
 static bool
 has_plain_columns(Relation rel, const ZSoftIndex *index, const char *tuple,
@@ -377,7 +377,8 @@ has_plain_columns(Relation rel, const ZSoftIndex *index, const char *tuple,
 	{
 		int			at = index->attnum[i] - 1;
 
-		plain = is_plain(TupleDescAttr(desc, at), values[at], isnull[at]);
+		plain = zheap_same_is_plain(TupleDescAttr(desc, at), values[at],
+									isnull[at]);
 	}
 	zheap_tuple_free_first(desc, ncolumns, tuple, len, values);
 	pfree(values);
@@ -422,21 +423,22 @@ zheap_keyed_compare(Relation rel, Relation index, IndexTuple entry,
 	zheap_tuple_deform_first(desc, ncolumns, tuple, len, values, isnull);
 	for (int i = 0; i < keydesc->natts && match == ZKEY_SAME; i++)
 	{
-		Form_pg_attribute att = TupleDescAttr(keydesc, i);
 		int			at = index->rd_index->indkey.values[i] - 1;
 		bool		keynull;
 		Datum		key = index_getattr(entry, i + 1, keydesc, &keynull);
 
-		if (keynull || isnull[at])
+		switch (zheap_same_value(TupleDescAttr(keydesc, i), key, keynull,
+								 values[at], isnull[at], may_fetch))
 		{
-			if (keynull != isnull[at])
+			case ZSAME_YES:
+				break;
+			case ZSAME_NO:
 				match = ZKEY_OTHER;
+				break;
+			case ZSAME_UNKNOWN:
+				match = ZKEY_UNKNOWN;
+				break;
 		}
-		else if (!may_fetch && att->attlen == -1 &&
-				 VARATT_IS_EXTERNAL(DatumGetPointer(values[at])))
-			match = ZKEY_UNKNOWN;
-		else if (!datum_image_eq(key, values[at], att->attbyval, att->attlen))
-			match = ZKEY_OTHER;
 	}
 	zheap_tuple_free_first(desc, ncolumns, tuple, len, values);
 	return match;

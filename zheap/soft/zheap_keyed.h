@@ -50,10 +50,11 @@ typedef struct ZSoftIndexes
  * settings don't want it for the table.
  */
 extern ZSoftIndexes *zheap_keyed_indexes(Relation rel);
+extern void zheap_keyed_free_indexes(ZSoftIndexes *indexes);
 
 /*
- * May a row with these two images, which differ in the indexed columns
- * "changed", stay where it is?
+ * May a row with these two images, of which the indexed columns "changed" have
+ * other values, stay where it is?
  */
 extern bool zheap_keyed_may_stay(Relation rel, const ZSoftIndexes *indexes,
 								 Bitmapset *changed,

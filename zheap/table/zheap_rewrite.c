@@ -53,6 +53,7 @@
 #include "zheap/format/zheap_format.h"
 #include "zheap/large/zheap_chunk.h"
 #include "zheap/soft/zheap_announce.h"
+#include "zheap/soft/zheap_keyed.h"
 #include "zheap/table/zheap_rewrite_state.h"
 #include "zheap/table/zheap_table.h"
 
@@ -202,22 +203,78 @@ scan_blocks(Rewrite *rw, Tuplesortstate *sort)
 	rw->strategy = NULL;
 }
 
+/* a row that may have several entries in the index (Z48) */
+typedef struct StaleRow
+{
+	ItemPointerData tid;
+	bool		handled;
+} StaleRow;
+
 /*
- * Rows of the page loaded may have several entries (Z48): has this one come
- * before?
+ * Is an entry, or NULL if one can't be asked, that of the newest version of its
+ * row, on the page loaded?  A row that ended has none: any place will do.
  */
 static bool
-row_came_before(Rewrite *rw, HTAB *stale, const ItemPointerData *tid)
+entry_is_newest(Rewrite *rw, Relation index, IndexTuple entry,
+				OffsetNumber off)
 {
+	ZTupleHeader header;
+	uint16		len;
+	char	   *tuple = zheap_page_row(rw->page.data, off, &len);
+
+	AssertNoPageLocked();
+	if (entry == NULL || tuple == NULL)
+		return true;
+	zheap_header_get(tuple, &header);
+	return ZHeaderIsEnded(&header) ||
+		zheap_keyed_compare(rw->oldrel, index, entry, tuple, len,
+							true) == ZKEY_SAME;
+}
+
+/*
+ * Of a row of the page loaded: is it to be handled now?  A STALE one is, once,
+ * when the entry of its newest version comes, where it belongs.
+ */
+static bool
+row_is_due(Rewrite *rw, HTAB *stale, Relation index, IndexTuple entry,
+		   const ItemPointerData *tid)
+{
+	OffsetNumber off = ItemPointerGetOffsetNumber(tid);
+	StaleRow   *row;
+	MemoryContext old;
 	bool		found;
 
 	Assert(ItemPointerGetBlockNumber(tid) == rw->block);
 	if (PageIsNew(rw->page.data) ||
-		!zheap_page_row_is_stale(rw->page.data,
-								 ItemPointerGetOffsetNumber(tid)))
+		!zheap_page_row_is_stale(rw->page.data, off))
+		return true;
+	row = hash_search(stale, tid, HASH_ENTER, &found);
+	if (!found)
+		row->handled = false;
+	if (row->handled)
 		return false;
-	(void) hash_search(stale, tid, HASH_ENTER, &found);
-	return found;
+	old = MemoryContextSwitchTo(rw->row_context);
+	row->handled = entry_is_newest(rw, index, entry, off);
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(rw->row_context);
+	return row->handled;
+}
+
+/* no row is lost, should the index not have the entry that it was looked for by */
+static void
+handle_left(Rewrite *rw, HTAB *stale)
+{
+	HASH_SEQ_STATUS status;
+	StaleRow   *row;
+
+	hash_seq_init(&status, stale);
+	while ((row = hash_seq_search(&status)) != NULL)
+	{
+		if (row->handled)
+			continue;
+		zheap_rewrite_judge_load(rw, ItemPointerGetBlockNumber(&row->tid));
+		handle_row(rw, ItemPointerGetOffsetNumber(&row->tid), NULL);
+	}
 }
 
 /*
@@ -236,7 +293,7 @@ scan_index(Rewrite *rw, Relation index)
 	IndexScanDesc scan;
 	ItemPointer tid;
 	HASHCTL		ctl = {.keysize = sizeof(ItemPointerData),
-	.entrysize = sizeof(ItemPointerData),.hcxt = CurrentMemoryContext};
+	.entrysize = sizeof(StaleRow),.hcxt = CurrentMemoryContext};
 	HTAB	   *stale =
 		hash_create("zheap rows with several entries", 128, &ctl,
 					HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
@@ -246,16 +303,20 @@ scan_index(Rewrite *rw, Relation index)
 	pgstat_progress_update_multi_param(2, param, value);
 
 	scan = index_beginscan(rw->oldrel, index, SnapshotAny, NULL, 0, 0);
+	/* in another index a row has one entry */
+	scan->xs_want_itup = zheap_keyed_is_soft_kind(rw->oldrel, index);
 	index_rescan(scan, NULL, 0, NULL, 0);
 	while ((tid = index_getnext_tid(scan, ForwardScanDirection)) != NULL)
 	{
 		if (scan->xs_recheck)
 			elog(ERROR, "CLUSTER does not support lossy index conditions");
 		zheap_rewrite_judge_load(rw, ItemPointerGetBlockNumber(tid));
-		if (!row_came_before(rw, stale, tid))
+		if (row_is_due(rw, stale, index,
+					   scan->xs_want_itup ? scan->xs_itup : NULL, tid))
 			handle_row(rw, ItemPointerGetOffsetNumber(tid), NULL);
 	}
 	index_endscan(scan);
+	handle_left(rw, stale);
 	hash_destroy(stale);
 }
 

@@ -24,6 +24,7 @@
 #include "utils/relcache.h"
 
 #include "zheap/format/zheap_format.h"
+#include "zheap/format/zheap_same.h"
 #include "zheap/wal/zheap_xlog_insert.h"
 #include "zheap/wal/zheap_xlog_logical.h"
 
@@ -43,6 +44,7 @@ zheap_logical_begin(ZLogical *logical, Relation rel, int options, bool old)
 	logical->identity = rel->rd_rel->relreplident;
 	logical->key = old ?
 		RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_IDENTITY_KEY) : NULL;
+	logical->key_same = false;
 	initStringInfo(&logical->part);
 }
 
@@ -224,10 +226,14 @@ static bool
 key_changes(const ZLogical *logical, const char *old, uint16 oldlen,
 			const char *new, uint16 newlen)
 {
-	Bitmapset  *changed = zheap_tuple_changed_attrs(logical->rel, logical->key,
-													old, oldlen, new, newlen);
-	bool		result = !bms_is_empty(changed);
+	Bitmapset  *changed;
+	bool		result;
 
+	if (logical->key_same)
+		return false;
+	changed = zheap_same_changed(logical->rel, logical->key, old, oldlen, new,
+								 newlen);
+	result = !bms_is_empty(changed);
 	bms_free(changed);
 	return result;
 }

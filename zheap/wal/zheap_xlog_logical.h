@@ -54,6 +54,7 @@ typedef struct ZLogical
 	Relation	rel;
 	char		identity;		/* REPLICA_IDENTITY_* */
 	Bitmapset  *key;			/* its columns, if it is an index */
+	bool		key_same;		/* they are known not to change */
 	StringInfoData part;
 	int			recipe;			/* where the last one is in part, -1: none */
 	int			recipe_len;

@@ -25,12 +25,12 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
-#include "utils/datum.h"
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
 #include "zheap/back/zheap_back.h"
 #include "zheap/format/zheap_format.h"
+#include "zheap/format/zheap_same.h"
 #include "zheap/format/zheap_stat.h"
 #include "zheap/history/zheap_jump.h"
 #include "zheap/owner/zheap_xact_slot.h"
@@ -56,61 +56,23 @@
  * ----------------------------------------------------------------
  */
 
-/* equal by their bytes, whatever the length word looks like */
-static bool
-update_datum_is_same(Form_pg_attribute att, Datum a, Datum b)
-{
-	if (att->attlen == -1)
-	{
-		void	   *pa = DatumGetPointer(a);
-		void	   *pb = DatumGetPointer(b);
-
-		if (VARATT_IS_EXTENDED(pa) && !VARATT_IS_SHORT(pa))
-			return datumIsEqual(a, b, false, -1);
-		if (VARATT_IS_EXTENDED(pb) && !VARATT_IS_SHORT(pb))
-			return false;
-		return VARSIZE_ANY_EXHDR(pa) == VARSIZE_ANY_EXHDR(pb) &&
-			memcmp(VARDATA_ANY(pa), VARDATA_ANY(pb),
-				   VARSIZE_ANY_EXHDR(pa)) == 0;
-	}
-	return datumIsEqual(a, b, att->attbyval, att->attlen);
-}
-
 /*
- * Does any of attrs differ between a row on disk and values that aren't formed
- * yet?  May answer yes where a toasted value only looks different.
+ * Which of attrs have another value in the new row?  As long as that may have
+ * to be toasted, a value out of line that can't be fetched now counts as
+ * changed.  Once it is, what was found before: TOAST doesn't change values.
  */
-static bool
-update_values_change(ZUpdatePlan *plan, Bitmapset *attrs, const char *old,
-					 uint16 oldlen)
+static Bitmapset *
+update_changed(const ZRowWrite *w, const ZUpdatePlan *plan, Bitmapset *attrs)
 {
-	TupleDesc	desc = RelationGetDescr(plan->rel);
-	Datum	   *values = palloc(desc->natts * sizeof(Datum));
-	bool	   *isnull = palloc(desc->natts * sizeof(bool));
-	bool		changed = false;
-	int			x = -1;
-
-	Assert(oldlen >= ZHEAP_HEADER_SIZE);
-	zheap_tuple_deform(desc, old, oldlen, values, isnull);
-	while (!changed && (x = bms_next_member(attrs, x)) >= 0)
-	{
-		AttrNumber	attno = x + FirstLowInvalidHeapAttributeNumber;
-
-		if (attno == 0)
-			changed = true;		/* whole row */
-		if (attno <= 0)
-			continue;
-		if (isnull[attno - 1] != plan->slot->tts_isnull[attno - 1])
-			changed = true;
-		else if (!isnull[attno - 1])
-			changed = !update_datum_is_same(TupleDescAttr(desc, attno - 1),
-											values[attno - 1],
-											plan->slot->tts_values[attno - 1]);
-	}
-	zheap_tuple_free_copies(desc, old, oldlen, values);
-	pfree(values);
-	pfree(isnull);
-	return changed;
+	if (plan->toasted)
+		return bms_intersect(attrs, plan->changed);
+	if (plan->tuple == NULL)
+		return zheap_same_changed_values(plan->rel, attrs, w->image,
+										 w->image_len,
+										 plan->slot->tts_values,
+										 plan->slot->tts_isnull, false);
+	return zheap_same_changed(plan->rel, attrs, w->image, w->image_len,
+							  plan->tuple->data, plan->tuple->len);
 }
 
 /*
@@ -154,35 +116,28 @@ static void
 update_decide(ZRowWrite *w, void *arg)
 {
 	ZUpdatePlan *plan = arg;
+	Bitmapset  *changed;
 
 	Assert(w->held.pages && w->image_len >= ZHEAP_HEADER_SIZE);
 	if (plan->tuple == NULL)
 	{
 		plan->toast_first = true;
 		plan->index_changed = true;
-		plan->key_changed = update_values_change(plan, plan->key_attrs,
-												 w->image, w->image_len);
+		changed = update_changed(w, plan, plan->key_attrs);
+		plan->key_changed = !bms_is_empty(changed);
 	}
 	else
 	{
-		Bitmapset  *changed;
-
 		plan->toast_first = !plan->toasted &&
 			zheap_tuple_has_external(w->image);
-		changed = zheap_tuple_changed_attrs(plan->rel, plan->indexed_attrs,
-											w->image, w->image_len,
-											plan->tuple->data,
-											plan->tuple->len);
+		changed = update_changed(w, plan, plan->indexed_attrs);
 		plan->index_changed = !bms_is_empty(changed);
 		plan->key_changed = bms_overlap(changed, plan->key_attrs);
 		update_decide_entries(w, plan, changed);
-		changed = zheap_tuple_changed_attrs(plan->rel, plan->summarized_attrs,
-											w->image, w->image_len,
-											plan->tuple->data,
-											plan->tuple->len);
+		changed = update_changed(w, plan, plan->summarized_attrs);
 		plan->summary_changed = !bms_is_empty(changed);
-		bms_free(changed);
 	}
+	bms_free(changed);
 	w->mode = plan->key_changed ? LockTupleExclusive : LockTupleNoKeyExclusive;
 }
 
@@ -194,6 +149,27 @@ update_form_early(ZUpdatePlan *plan)
 {
 	Assert(plan->tuple == NULL && !plan->toasted);
 	plan->tuple = zheap_toast_form_untoasted(plan->rel, plan->slot);
+}
+
+/*
+ * What changes, before the new row is toasted; no page locked.  Of all columns
+ * that anybody will ask for, because nobody can tell afterwards.
+ */
+static void
+update_find_changed(ZRowWrite *w, ZUpdatePlan *plan)
+{
+	Bitmapset  *asked = bms_union(plan->indexed_attrs, plan->summarized_attrs);
+
+	Assert(!plan->toasted && plan->changed == NULL);
+	asked = bms_add_members(asked, plan->key_attrs);
+	if (w->logical->wanted)
+		asked = bms_add_members(asked, w->logical->key);
+	slot_getallattrs(plan->slot);
+	plan->changed =
+		zheap_same_changed_values(plan->rel, asked, w->image, w->image_len,
+								  plan->slot->tts_values,
+								  plan->slot->tts_isnull, true);
+	bms_free(asked);
 }
 
 /*
@@ -211,6 +187,7 @@ update_lock_and_toast(ZRowWrite *w, ZUpdatePlan *plan)
 	zheap_logical_lock_values(w->logical);
 
 	AssertNoPageLocked();
+	update_find_changed(w, plan);
 	oldslot = MakeSingleTupleTableSlot(RelationGetDescr(plan->rel),
 									   &TTSOpsZHeapTuple);
 	zheap_tuple_slot_store(oldslot, RelationGetRelid(plan->rel), &w->tid,
@@ -612,6 +589,8 @@ static void
 update_tell(ZRowWrite *w, ZUpdatePlan *plan)
 {
 	Assert(w->logical->wanted && w->held.pages);
+	w->logical->key_same = plan->toasted &&
+		!bms_overlap(plan->changed, w->logical->key);
 	zheap_logical_start(w->logical, ZLOGICAL_LAST);
 	zheap_logical_add_new(w->logical, plan->body, plan->bodylen);
 	zheap_logical_add_old(w->logical, w->image, w->image_len, plan->body,
@@ -648,9 +627,7 @@ update_write_in_place(ZRowWrite *w, ZUpdatePlan *plan)
 	header.flags2 |= ZH_INPLACE;
 	if (plan->new_entries != NULL)
 	{
-		/* a column that was not yet there may get the value it has anyway */
-		plan->may_have_entry = (header.flags2 & ZH_STALE) != 0 ||
-			ZHeaderNatts(&w->header) < RelationGetNumberOfAttributes(w->rel);
+		plan->may_have_entry = (header.flags2 & ZH_STALE) != 0;
 		header.flags2 |= ZH_STALE;
 		w->new_key = true;
 	}
@@ -794,5 +771,8 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	bms_free(plan.summarized_attrs);
 	bms_free(plan.key_attrs);
 	bms_free(plan.new_entries);
+	bms_free(plan.changed);
+	if (plan.soft != NULL)
+		zheap_keyed_free_indexes(plan.soft);
 	return result;
 }

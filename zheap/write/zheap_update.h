@@ -20,6 +20,8 @@ typedef struct ZUpdatePlan
 	char	   *body;			/* the same as it goes to the page */
 	uint16		bodylen;
 	bool		toasted;		/* formed with the old version in view */
+	Bitmapset  *changed;		/* if toasted: columns that change, of all that
+								 * are asked for */
 	Bitmapset  *key_attrs;
 	Bitmapset  *indexed_attrs;	/* of indexes that know rows by TID */
 	Bitmapset  *summarized_attrs;	/* of indexes that sum up blocks */
