@@ -438,7 +438,9 @@ update_find_home(ZRowWrite *w, ZUpdatePlan *plan)
 		}
 	}
 
-	crowded = ZPageGetOpaque(w->page)->nslots >= ZHEAP_CROWDED_XACT_SLOTS;
+	/* full, it may have no room to grow so far */
+	crowded = stub ||
+		ZPageGetOpaque(w->page)->nslots >= ZHEAP_CROWDED_XACT_SLOTS;
 	zheap_row_unlock(w);
 	AssertNoPageLocked();
 	buffer = zheap_space_find_page(plan->rel, plan->bodylen, 1,
