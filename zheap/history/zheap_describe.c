@@ -207,7 +207,9 @@ zheap_describe_old(ZReadContext *cx, Page page, BlockNumber block,
 			u->flags |= ZUNDO_OLD_ALLVISIBLE;
 			return;
 		}
-		if (status == ZXACT_COMMITTED)
+		/* or mine, where it became the base of the shared xact slot */
+		if (status == ZXACT_COMMITTED ||
+			(status == ZXACT_CURRENT && hdr->slot == ZXACT_SHARED))
 		{
 			u->flags |= ZUNDO_OLD_LINK;
 			u->link_fxid = walk.fxid;

@@ -391,6 +391,7 @@ zheap_shared_describe(Page page, const UndoHorizons *hz, ZUndo *u)
 {
 	ZXactSlot	slot = ZPageGetShared(page);
 	Fxid		below = ZSharedYoungest(slot);
+	bool		base_runs = false;
 
 	Assert(u->writer >= hz->all_visible_before);
 	u->flags &= ~(ZUNDO_TENURE_START | ZUNDO_FAMILY | ZUNDO_BASE);
@@ -410,6 +411,8 @@ zheap_shared_describe(Page page, const UndoHorizons *hz, ZUndo *u)
 		u->flags |= ZUNDO_TENURE_START;
 		u->prev_fxid = below;
 		u->chain = slot->urp;
+		/* it may have to be rolled back */
+		base_runs = zheap_xact_slot_fxid_status(below, hz) != ZXACT_COMMITTED;
 	}
 	else
 	{
@@ -418,5 +421,5 @@ zheap_shared_describe(Page page, const UndoHorizons *hz, ZUndo *u)
 		u->below_ends = (slot->fxid_bits & ZSHARED_ENDS) != 0;
 	}
 	u->youngest = Max(u->writer, below);
-	u->ends = u->below_ends || ZUndoIsChange(u);
+	u->ends = u->below_ends || base_runs || ZUndoIsChange(u);
 }

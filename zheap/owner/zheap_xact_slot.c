@@ -479,12 +479,8 @@ zheap_xact_slot_share(Relation rel, Buffer buffer, ZXactSlotChoice *choice)
 	return true;
 }
 
-/*
- * A page whose only row leaves no room for a shared xact slot: then its only xact
- * slot is shared, by the first who wants it (Z57).
- */
-static bool
-is_for_one(Relation rel, Page page)
+bool
+zheap_xact_slot_is_for_one(Relation rel, Page page)
 {
 	return ZPageGetOpaque(page)->nslots == 1 && !ZPageHasShared(page) &&
 		PageGetMaxOffsetNumber(page) > 0 &&
@@ -560,7 +556,7 @@ zheap_xact_slot_reserve(Relation rel, Buffer buffer, const UndoHorizons *hz,
 		return ZRESERVE_OK;
 	}
 
-	if (what == ZRESERVE_FOR_NEW_ROW || !is_for_one(rel, page))
+	if (what == ZRESERVE_FOR_NEW_ROW || !zheap_xact_slot_is_for_one(rel, page))
 	{
 		if (reserve_free(rel, buffer, hz, what, prefer, &s, choice))
 			return ZRESERVE_OK;

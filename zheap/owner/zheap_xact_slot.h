@@ -160,6 +160,12 @@ extern ZReserveResult zheap_xact_slot_reserve(Relation rel, Buffer buffer,
 extern bool zheap_xact_slot_share(Relation rel, Buffer buffer,
 								  ZXactSlotChoice *choice);
 
+/*
+ * A page whose only row leaves no room for a shared xact slot: then its only xact
+ * slot is shared, by the first who wants it (Z57).
+ */
+extern bool zheap_xact_slot_is_for_one(Relation rel, Page page);
+
 /* may changes of the table's rows go through a shared xact slot */
 static inline bool
 zheap_xact_slot_may_share(Relation rel)

@@ -213,9 +213,9 @@ extern void zheap_row_write_lock(ZRowWrite *w);
 extern void zheap_share_shorten(ZRowWrite *w);
 
 /*
- * A row was put at off of a page, locked, by my transaction; these n have it
- * locked FOR KEY SHARE from now on, as they had the version that it replaces
- * (Z24).
+ * A row was put at off of a page, locked, by my transaction; these n, maybe none,
+ * have it locked FOR KEY SHARE from now on, as they had the version that it
+ * replaces (Z24).  The page gets a shared xact slot.
  */
 extern void zheap_share_carry(ZRowWrite *w, Buffer buffer, OffsetNumber off,
 							  const Fxid *fxids, int n);

@@ -216,17 +216,18 @@ zheap_share_shorten(ZRowWrite *w)
 
 /*
  * What there was of the chain stays below.  On a page that the row fills, its only
- * xact slot, which is mine, becomes the base of the shared one: if I abort, that
- * is rolled back, too, as the end of a row is.
+ * xact slot, which is mine, becomes the base of the shared one, also for lockers
+ * to come while I run: if I abort, that is rolled back, too, as the end of a row
+ * is.
  */
 void
 zheap_share_carry(ZRowWrite *w, Buffer buffer, OffsetNumber off,
 				  const Fxid *fxids, int n)
 {
 	Page		page = BufferGetPage(buffer);
-	ListWrite  *l = palloc(sizeof(ListWrite));
+	ListWrite  *l;
 
-	Assert(n > 0 && OffsetNumberIsValid(off) && w->held.pages);
+	Assert(n >= 0 && OffsetNumberIsValid(off) && w->held.pages);
 	AssertPageExclusive(buffer);
 	if (!ZPageHasShared(page) && !zheap_delta_share(w->rel, buffer))
 		ereport(ERROR,
@@ -234,11 +235,12 @@ zheap_share_carry(ZRowWrite *w, Buffer buffer, OffsetNumber off,
 				 errmsg("block %u of zheap relation \"%s\" has no room for a shared xact slot",
 						BufferGetBlockNumber(buffer),
 						RelationGetRelationName(w->rel))));
+	if (n == 0)
+		return;
+	l = palloc(sizeof(ListWrite));
 	undo_record_reader_close(&w->cx.reader);
 	list_begin(l, w->rel, buffer, w->fxid, w->cid);
 	zheap_shared_describe(page, &w->cx.hz, &l->u);
-	if (ZPageGetShared(page)->fxid_bits & ZSHARED_BASE)
-		l->u.ends = true;
 	for (int i = 0; i < n; i++)
 	{
 		ZListEntry	entry = {.off = off,.mode = LockTupleKeyShare};

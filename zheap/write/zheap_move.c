@@ -242,7 +242,8 @@ zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
 								  m->own[1].urp, plan->new_off, plan->new_off);
 	}
 	zheap_space_vm_release(&m->vm);
-	if (plan->carried.n > 0)
+	if (plan->carried.n > 0 ||
+		zheap_xact_slot_is_for_one(w->rel, m->newpage))
 		zheap_share_carry(w, m->newbuf, plan->new_off, plan->carried.fxids,
 						  plan->carried.n);
 	zheap_fsm_notes_add(w->rel, w->block, w->page,

@@ -439,7 +439,7 @@ update_find_home(ZRowWrite *w, ZUpdatePlan *plan)
 	}
 
 	/* full, it may have no room to grow so far */
-	crowded = stub ||
+	crowded = shared ||
 		ZPageGetOpaque(w->page)->nslots >= ZHEAP_CROWDED_XACT_SLOTS;
 	zheap_row_unlock(w);
 	AssertNoPageLocked();
