@@ -300,7 +300,7 @@ UPDATE un SET v = -1 WHERE k % 2 = $mod});
 	note($kinds);
 	like($kinds, qr/^\Q$_\E\|/m, "there is: $_")
 	  for 'line pointer spilled', map({ "record $_" } qw(insert_open insert_set update delete move lock)),
-	  'page stale', 'page has_stubs', 'page has_spill';
+	  'page stale', 'page has_shared', 'page has_spill';
 	my $files = files_of($maker);
 	put_text('names', join(' ', sort keys %$files));
 	$maker->stop;

@@ -128,14 +128,14 @@ sub marks_stay_away
 	return check_tables($node, 'marks');
 }
 
-for my $stubs (0, 2)
+for my $shared (0, 2)
 {
-	my $node = zheap_node("primary$stubs", allows_streaming => 1, conf => qq{
+	my $node = zheap_node("primary$shared", allows_streaming => 1, conf => qq{
 autovacuum = off
 wal_consistency_checking = 'zheap'
 max_prepared_transactions = 40
 zheap.update_indexed_in_place = on
-zheap.debug_set = '@{[$stubs ? "stubs=$stubs" : '']}'
+zheap.debug_set = '@{[$shared ? "shared-slot=$shared" : '']}'
 });
 	$node->start;
 	$node->safe_psql('postgres', q{
@@ -163,10 +163,10 @@ INSERT INTO h TABLE z;} . keyed_allow());
 	check_tables($node, 'recovered');
 	end_all($node, 1 .. 24);
 	vacuum_until_settled($node, 'crash');
-	marks_stay_away($node) if !$stubs;
+	marks_stay_away($node) if !$shared;
 
 	# the standby has an old snapshot; the prepared end where it is promoted
-	my $standby = zheap_standby($node, name => "standby$stubs", feedback => 1);
+	my $standby = zheap_standby($node, name => "standby$shared", feedback => 1);
 	$node->wait_for_catchup($standby);
 	my $old = session($standby);
 	my $was = ask($old, 'BEGIN ISOLATION LEVEL REPEATABLE READ; ' . join ';', map { s/\bT\b/h/gr } @ask);

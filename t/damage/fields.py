@@ -154,9 +154,7 @@ def line_fields(page, at, special):
             plain("row natts", "number", page, off + 1, 2, shift=0, width=11),
             plain("row flags1", "bits", page, off + 1, 2, shift=11, width=5),
             plain("row flags2", "bits", page, off + 3, 2, shift=0, width=12)]
-    if page[off] == 255 and size >= 21:
-        out += [plain("stub fxid", "fxid", page, off + 5, 8), plain("stub urp", "urp", page, off + 13, 8)]
-    elif u(page, off + 1, 2) & 0x8000:
+    if u(page, off + 1, 2) & 0x8000:
         out.append(plain("row slack", "number", page, off + size - 1, 1, near=(size, 254, 255)))
     return out
 

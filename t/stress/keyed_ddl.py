@@ -123,7 +123,7 @@ class Fuzz:
         self.r = random.Random(seed)
         self.node = Cluster(args.bindir)
         self.root = self.node.root
-        knobs = self.r.choice(["", "", "zheap.debug_set = 'stubs=3'",
+        knobs = self.r.choice(["", "", "zheap.debug_set = 'shared-slot=3'",
                                "zheap.debug_seed = %d" % seed])
         if self.r.random() < 0.4:
             knobs += PARALLEL

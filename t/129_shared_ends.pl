@@ -13,7 +13,7 @@ use Test::More;
 use Time::HiRes qw(usleep);
 use ZheapTest;
 
-my $node = zheap_node('stubs', allows_streaming => 1, conf => q{
+my $node = zheap_node('shared', allows_streaming => 1, conf => q{
 autovacuum = off
 wal_level = logical
 wal_consistency_checking = 'zheap'
@@ -68,10 +68,10 @@ sub end_fill
 	return;
 }
 
-sub stubs
+sub ended
 {
 	my ($server) = @_;
-	return $server->safe_psql('postgres', q{SELECT count(*) FROM zheap_page_items('z', 0) WHERE 'stub' = ANY (flags)});
+	return $server->safe_psql('postgres', q{SELECT count(*) FROM zheap_page_items('z', 0) WHERE xact_slot = 255});
 }
 
 sub same
@@ -98,7 +98,7 @@ for my $fpw ('on', 'off')
 	my $was = ask($old, "BEGIN ISOLATION LEVEL REPEATABLE READ; ${sum}h");
 
 	prepare("p$_", sprintf($changes[ $_ % 4 ], 10 + $_)) for 1 .. 20;
-	cmp_ok(stubs($node), '>=', 10, "full_page_writes $fpw: most of 20 prepared transactions had no xact slot");
+	cmp_ok(ended($node), '>=', 10, "full_page_writes $fpw: most of 20 prepared transactions had no xact slot");
 	is(ask($old, "${sum}z"), $was, 'an old snapshot sees none of them');
 	same($node, '20 prepared');
 	check_tables($node, '20 prepared');
@@ -126,19 +126,19 @@ for my $fpw ('on', 'off')
 	same($node, 'recovered again');
 	undo_quiet($node, "full_page_writes $fpw");
 	$node->safe_psql('postgres', 'VACUUM z');
-	is(stubs($node), '0', 'VACUUM leaves no stub');
+	is(ended($node), '0', 'VACUUM leaves none');
 	check_tables($node, "full_page_writes $fpw");
 }
 set_conf($node, full_page_writes => 'on');
 
-# a process dies while it makes stubs, while they are rolled back and redone
+# a process dies while it ends rows so, while they are rolled back and redone
 SKIP:
 {
 	skip 'the server has no assertions', 1 if !$asserts;
 	my $change = both(q{UPDATE T SET t = 'never', c = -5 WHERE k BETWEEN 20 AND 30; DELETE FROM T WHERE k BETWEEN 31 AND 40});
 	fresh();
 	fill_page();
-	for my $point (qw(prepared inserted stub-taken-back page-rolled-back redo-undo-page))
+	for my $point (qw(prepared inserted end-taken-back page-rolled-back redo-undo-page))
 	{
 		my $s = session($node);
 		my $pid = ask($s, 'SELECT pg_backend_pid()');
@@ -193,7 +193,7 @@ SKIP:
 		{
 			$node->safe_psql('postgres', 'BEGIN; ' . both(sprintf($changes[ $i % 4 ], 20 + $i)) . ($i == 12 ? 'ROLLBACK' : 'COMMIT'));
 		}
-		cmp_ok(stubs($node), '>', 0, "identity $identity: rows ended without an xact slot");
+		cmp_ok(ended($node), '>', 0, "identity $identity: rows ended without an xact slot");
 		my @decoded = split /\n/, $node->safe_psql('postgres', q{SELECT data FROM pg_logical_slot_get_changes('d', NULL, NULL, 'include-xids', '0', 'skip-empty-xacts', '1')});
 		my @z = map { s/public\.z:/T:/r } grep { /public\.z:/ } @decoded;
 		my @h = map { s/public\.h:/T:/r } grep { /public\.h:/ } @decoded;
@@ -213,7 +213,7 @@ for my $rewrite ('VACUUM FULL z', 'CLUSTER z USING z_pkey', q{ALTER TABLE z ADD 
 	my $old = session($node);
 	ask($old, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_am');
 	$node->safe_psql('postgres', both(q{DELETE FROM T WHERE k BETWEEN 20 AND 25; UPDATE T SET t = 'moved' WHERE k BETWEEN 26 AND 30; UPDATE T SET c = 9 WHERE k = 30}));
-	cmp_ok(stubs($node), '>', 0, 'rows ended without an xact slot');
+	cmp_ok(ended($node), '>', 0, 'rows ended without an xact slot');
 	end_fill($node);
 	$node->safe_psql('postgres', $rewrite);
 	is(ask($old, q{SELECT count(*), sum(c), count(*) FILTER (WHERE t LIKE 'x%') FROM z}), '400|0|400', "$rewrite: the old snapshot sees its rows");
@@ -255,13 +255,13 @@ $node->poll_query_until('postgres', 'SELECT count(*) = 1 FROM pg_stat_replicatio
 fill_page();
 $node->safe_psql('postgres', both(q{DELETE FROM T WHERE k BETWEEN 20 AND 25; UPDATE T SET t = 'moved' WHERE k BETWEEN 26 AND 30}));
 prepare("p$_", sprintf($changes[ $_ % 4 ], 40 + $_)) for 1 .. 12;
-cmp_ok(stubs($node), '>', 0, 'rows ended without an xact slot');
+cmp_ok(ended($node), '>', 0, 'rows ended without an xact slot');
 $node->safe_psql('postgres', 'VACUUM z');
 $node->wait_for_catchup($standby);
 is(ask($there, 'SELECT count(*), sum(k), sum(c), sum(length(t)) FROM z'), $was, 'an old snapshot of the standby sees its rows');
 is(ask($there, 'SET enable_seqscan = off; SELECT count(*), sum(k), sum(c), sum(length(t)) FROM z WHERE k > 0'), $was, 'by the index, too');
 same($standby, 'standby');
-is(stubs($standby), stubs($node), 'the same stubs on both');
+is(ended($standby), ended($node), 'the same on both');
 
 $node->stop('immediate');
 finish_session($there);
@@ -276,7 +276,7 @@ end_fill($standby);
 same($standby, 'changed again');
 undo_quiet($standby, 'promoted');
 $standby->safe_psql('postgres', 'VACUUM z');
-is(stubs($standby), '0', 'VACUUM leaves no stub');
+is(ended($standby), '0', 'VACUUM leaves none');
 check_tables($standby, 'promoted');
 $standby->stop;
 log_is_clean($standby);
