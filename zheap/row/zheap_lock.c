@@ -684,6 +684,9 @@ row_reserve(ZRowWrite *w)
 
 	Assert(w->held.pages);
 	AssertPageExclusive(w->buffer);
+	/* as on heap, who waits for a lock may have no transaction id yet */
+	if (w->fxid == InvalidFxid)
+		w->fxid = undo_log_current_fxid();
 	if (zheap_xact_slot_reserve(w->rel, w->buffer, &w->cx.hz, w->fxid,
 								w->wish.lock_only ? ZRESERVE_FOR_LOCK :
 								ZRESERVE_FOR_CHANGE, w->header.slot,
@@ -766,6 +769,8 @@ row_try(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 TM_Result
 zheap_row_take(ZRowWrite *w)
 {
+	if (!w->wish.lock_only && w->fxid == InvalidFxid)
+		w->fxid = undo_log_current_fxid();
 	for (;;)
 	{
 		TM_Result	result = TM_Ok;

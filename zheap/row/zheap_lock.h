@@ -127,7 +127,8 @@ typedef struct ZRowWrite
 	CommandId	dirty_cid;
 
 	/* resources */
-	Fxid		fxid;			/* of the own transaction */
+	Fxid		fxid;			/* of the own transaction; of a locker only
+								 * when it writes, else Invalid */
 	Buffer		buffer;
 	Buffer		vmbuffer;
 	Buffer		newbuf;			/* a move's other page, locked along; or

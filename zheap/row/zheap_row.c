@@ -43,7 +43,7 @@ static const LOCKMODE heavy_mode[] = {
  */
 
 /*
- * No lock held.  Assigns a transaction id.  The caller then fills in mode,
+ * No lock held.  The caller then fills in mode,
  * policy and the like where the defaults (a change, FOR UPDATE strength,
  * waiting) don't fit.
  */
@@ -101,7 +101,7 @@ zheap_row_begin(ZRowWrite *w, Relation rel, const ItemPointerData *tid,
 	else
 		w->meant = ZMEANT_SNAPSHOT;
 
-	w->fxid = undo_log_current_fxid();
+	w->fxid = InvalidFxid;
 	w->buffer = InvalidBuffer;
 	w->vmbuffer = InvalidBuffer;
 	w->newbuf = InvalidBuffer;
