@@ -174,7 +174,7 @@ CREATE FUNCTION pg_stat_get_zheap_table(relid oid,
   OUT n_upd_in_place bigint, OUT n_upd_new_keys bigint,
   OUT n_upd_moved_indexed bigint, OUT n_upd_moved_snapshots bigint,
   OUT n_upd_moved_no_room bigint, OUT n_upd_moved_trigger bigint,
-  OUT xact_slot_waits bigint, OUT rows_spilled bigint,
+  OUT xact_slots_shared bigint, OUT rows_spilled bigint,
   OUT pages_compacted bigint, OUT old_versions_read bigint,
   OUT longest_walk bigint)
 AS 'MODULE_PATHNAME'

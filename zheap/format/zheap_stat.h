@@ -21,7 +21,7 @@ typedef enum ZStatCounter
 	ZSTAT_MOVED_SNAPSHOTS,		/* that are older than an announcement (Z55) */
 	ZSTAT_MOVED_NO_ROOM,
 	ZSTAT_MOVED_TRIGGER,
-	ZSTAT_XACT_SLOT_WAITS,		/* for an xact slot of a page */
+	ZSTAT_XACT_SLOTS_SHARED,	/* changes by a shared xact slot */
 	ZSTAT_ROWS_SPILLED,
 	ZSTAT_PAGES_COMPACTED,		/* that pruning or VACUUM has changed */
 	ZSTAT_OLD_VERSIONS,			/* steps back from a version to the one before */

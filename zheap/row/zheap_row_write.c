@@ -16,6 +16,7 @@
 #include "undo/undo_debug.h"
 #include "zheap/back/zheap_back.h"
 #include "zheap/format/zheap_format.h"
+#include "zheap/format/zheap_stat.h"
 #include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_own_history.h"
 #include "zheap/owner/zheap_xact_slot.h"
@@ -334,6 +335,9 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	zheap_space_vm_release(&vm);
 	if (payload != small)
 		pfree(payload);
+
+	if (own.tenure == ZTENURE_SHARED)
+		zheap_stat_count(w->rel, ZSTAT_XACT_SLOTS_SHARED, 1);
 
 	/* room for others, once this has committed */
 	if (ZHeaderIsEnded(header))

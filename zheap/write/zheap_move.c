@@ -15,6 +15,7 @@
 
 #include "zheap/back/zheap_back.h"
 #include "zheap/format/zheap_format.h"
+#include "zheap/format/zheap_stat.h"
 #include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_own_history.h"
 #include "zheap/owner/zheap_xact_slot.h"
@@ -246,6 +247,8 @@ zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
 		zheap_xact_slot_is_for_one(w->rel, m->newpage))
 		zheap_share_carry(w, m->newbuf, plan->new_off, plan->carried.fxids,
 						  plan->carried.n);
+	if (w->choice.tenure == ZTENURE_SHARED)
+		zheap_stat_count(w->rel, ZSTAT_XACT_SLOTS_SHARED, 1);
 	zheap_fsm_notes_add(w->rel, w->block, w->page,
 						ItemIdGetLength(PageGetItemId(w->page, w->off)));
 	ItemPointerSet(newtid, m->newblock, plan->new_off);
