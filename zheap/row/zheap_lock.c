@@ -166,7 +166,8 @@ row_judge_own(ZRowWrite *w, TM_Result *result)
 		if (w->meant == ZMEANT_SNAPSHOT)
 			w->failure.cmax =
 				zheap_newest_ending_command(&w->cx, w->buffer, w->page,
-											w->block, w->off, w->cid);
+											w->block, w->off, w->cid,
+											w->snapshot);
 		return ROW_REFUSED;
 	}
 	if (top->ended)

@@ -339,9 +339,12 @@ find_own_below(ZWalk *walk, Buffer buffer, ZWalkState state)
 
 CommandId
 zheap_newest_ending_command(ZReadContext *cx, Buffer buffer, Page page,
-							BlockNumber block, OffsetNumber off, CommandId cid)
+							BlockNumber block, OffsetNumber off, CommandId cid,
+							Snapshot snapshot)
 {
+	CommandId	newest = InvalidCommandId;
 	CommandId	result = InvalidCommandId;
+	ZVersion   *v;
 	ZWalk		walk;
 	ZWalkState	state;
 	ZXactStatus status;
@@ -353,6 +356,8 @@ zheap_newest_ending_command(ZReadContext *cx, Buffer buffer, Page page,
 					NULL);
 	state = walk_to_top(cx, &walk, page, buffer, &status, &found, &aborted);
 	found = found && status == ZXACT_CURRENT;
+	if (found)
+		newest = walk.undo.cid;
 	while (state == ZWALK_OWNED && found && walk.undo.cid >= cid &&
 		   !ZUndoIsInsert(&walk.undo))
 	{
@@ -360,6 +365,16 @@ zheap_newest_ending_command(ZReadContext *cx, Buffer buffer, Page page,
 		state = zheap_walk_step_back(&walk);
 		found = find_own_below(&walk, buffer, state);
 	}
+	if (state != ZWALK_OWNED || found)
+		return result;
+
+	v = palloc(sizeof(ZVersion));
+	zheap_visibility_clear(v);
+	zheap_visibility_identify(cx, &walk, buffer, v);
+	if (v->writer != InvalidFxid && !v->own &&
+		XidInMVCCSnapshot(XidFromFxid(v->writer), snapshot))
+		result = newest;
+	pfree(v);
 	return result;
 }
 
