@@ -278,7 +278,7 @@ undo_page_keep(Page page, Fxid fxid, bool until_u)
 	UndoPageOpaque opaque = UndoPageGetOpaque(page);
 
 	Assert(opaque->magic == UNDO_PAGE_MAGIC);
-	Assert(fxid >= opaque->base_fxid);
+	Assert(fxid != InvalidFxid);
 	opaque->max_fxid = Max(opaque->max_fxid, fxid);
 	if (until_u)
 		opaque->flags |= UNDO_PAGE_KEPT;
