@@ -17,8 +17,10 @@ SCRIPTS = {
     "children": KEY + "INSERT INTO children (parent) VALUES (:k);\n",
     # of which an old snapshot keeps all undo: how much is that per lock?
     "key share": KEY + "SELECT 1 FROM parents WHERE k = :k FOR KEY SHARE;\n",
-    "workers": "BEGIN;\nSELECT k AS job FROM jobs WHERE k > :client_id * 3 "
-               "FOR UPDATE SKIP LOCKED LIMIT 1 \\gset\n"
+    # heap finds none once in some 50,000 times: job 0
+    "workers": "BEGIN;\nSELECT coalesce((SELECT k FROM jobs "
+               "WHERE k > :client_id * 3 FOR UPDATE SKIP LOCKED LIMIT 1), 0) "
+               "AS job \\gset\n"
                "UPDATE jobs SET n = n + 1 WHERE k = :job;\nCOMMIT;\n",
 }
 # entries of the lock table that rows have, those waited for left out
@@ -80,7 +82,8 @@ def locks_run(b: Bench, side: Side, variant: str, script: str) -> None:
                 f"{n} {pg.transactions}")
     elif variant == "workers":
         n = side.value("SELECT sum(n) FROM jobs")
-        b.check(side, "each job done counted", n == pg.transactions,
+        b.check(side, "each job done counted",
+                0.99 * pg.transactions < n <= pg.transactions,
                 f"{n} {pg.transactions}")
     b.note(side, "parents_end", side.value(
         "SELECT pg_relation_size('parents')"), "bytes", variant)

@@ -274,44 +274,35 @@ keep(ZShared *s, const SharedRead *r, const UndoHorizons *hz)
 	s->nrecords += r->nrecords;
 }
 
-const ZShared *
-zheap_shared_get(UndoReader *reader, const UndoHorizons *hz, Page page,
-				 BlockNumber block)
+/* Read down to what s has, or all of it; true: that was met. */
+static bool
+read_onto(ZShared *s, UndoReader *reader, const UndoHorizons *hz,
+		  BlockNumber block, const ZXactSlotData *slot)
 {
-	SharedRead	r = {0};
 	SharedLink	head;
-	ZXactSlot	slot;
-	ZShared    *s;
-	bool		base;
+	SharedRead	r = {0};
+	bool		met = false;
 
-	Assert(zheap_page_is_valid(page) && CritSectionCount == 0);
-	if (!ZPageHasShared(page))
-		return NULL;
-	slot = ZPageGetShared(page);
 	head.youngest = ZSharedYoungest(slot);
 	head.ends = (slot->fxid_bits & ZSHARED_ENDS) != 0;
 	head.urp = slot->urp;
-	base = (slot->fxid_bits & ZSHARED_BASE) != 0;
-	if (head.youngest < hz->all_visible_before)
-		return NULL;
-	s = shared_place(block);
-	if (is_head(s, reader->persistence, block, &head))
-		return s;
-
-	if (base)
+	if (slot->fxid_bits & ZSHARED_BASE)
 	{
 		r.base_fxid = head.youngest;
 		r.base_urp = head.urp;
 	}
-	if (base || !read_chain(reader, s, block, head, &r))
+	else
+		met = read_chain(reader, s, block, head, &r);
+	if (met)
+		s->nrecords += r.nlisted;
+	else
 	{
 		forget(s);
 		s->base_fxid = r.base_fxid;
 		s->base_urp = r.base_urp;
 		s->nlisted = r.nlisted;
 	}
-	else
-		s->nrecords += r.nlisted;
+	/* an error would leave what is in between */
 	s->youngest = InvalidFxid;
 	keep(s, &r, hz);
 	if (r.entry != NULL)
@@ -320,6 +311,81 @@ zheap_shared_get(UndoReader *reader, const UndoHorizons *hz, Page page,
 	s->block = block;
 	s->urp = head.urp;
 	s->youngest = head.youngest;
+	return met;
+}
+
+#ifdef USE_ASSERT_CHECKING
+/* has b each lock of a that is alive */
+static bool
+has_locks_of(const ZShared *b, const ZShared *a, const UndoHorizons *hz)
+{
+	for (int i = 0; i < a->nlocks; i++)
+	{
+		const ZSharedLock *lock = &a->lock[i];
+		int			next = b->first[lock->off];
+		bool		mine;
+
+		if (!zheap_shared_lock_is_live(lock, hz, &mine))
+			continue;
+		while (next != 0 && (b->lock[next - 1].fxid != lock->fxid ||
+							 b->lock[next - 1].mode != lock->mode))
+			next = b->lock[next - 1].next;
+		if (next == 0)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Is what is kept what the chain says, read as if nothing were?  Undo that was
+ * discarded in between says of ends of rows that they are visible to all.
+ */
+static bool
+is_as_read_afresh(const ZShared *s, UndoReader *reader, const UndoHorizons *hz,
+				  Page page, BlockNumber block)
+{
+	static ZShared *fresh = NULL;
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+	if (fresh == NULL)
+		fresh = undo_cache_alloc(sizeof(ZShared));
+	/* nothing is met */
+	fresh->youngest = InvalidFxid;
+	(void) read_onto(fresh, reader, hz, block, ZPageGetShared(page));
+	if (!has_locks_of(fresh, s, hz) || !has_locks_of(s, fresh, hz))
+		return false;
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		Fxid		is = zheap_shared_row_fxid(fresh, page, off);
+
+		if (is >= hz->all_visible_before &&
+			is != zheap_shared_row_fxid(s, page, off))
+			return false;
+	}
+	return true;
+}
+#endif
+
+const ZShared *
+zheap_shared_get(UndoReader *reader, const UndoHorizons *hz, Page page,
+				 BlockNumber block)
+{
+	SharedLink	head;
+	ZXactSlot	slot;
+	ZShared    *s;
+
+	Assert(zheap_page_is_valid(page) && CritSectionCount == 0);
+	if (!ZPageHasShared(page))
+		return NULL;
+	slot = ZPageGetShared(page);
+	head.youngest = ZSharedYoungest(slot);
+	head.urp = slot->urp;
+	if (head.youngest < hz->all_visible_before)
+		return NULL;
+	s = shared_place(block);
+	if (!is_head(s, reader->persistence, block, &head) &&
+		read_onto(s, reader, hz, block, slot))
+		Assert(is_as_read_afresh(s, reader, hz, page, block));
 	return s;
 }
 
@@ -333,21 +399,15 @@ zheap_shared_owner(UndoReader *reader, const UndoHorizons *hz, Page page,
 				   BlockNumber block, OffsetNumber off, UndoRecPtr *urp)
 {
 	const ZShared *s = zheap_shared_get(reader, hz, page, block);
-	Fxid		fxid = InvalidFxid;
+	Fxid		fxid;
 
 	Assert(off >= FirstOffsetNumber && off <= PageGetMaxOffsetNumber(page));
 	*urp = InvalidUndoRecPtr;
-	if (s != NULL && !zheap_shared_ended(page, off))
-	{
-		fxid = s->base_fxid;
-		*urp = s->base_urp;
-	}
-	else if (s != NULL && s->end != NULL)
-	{
-		fxid = s->end[off].fxid;
-		*urp = s->end[off].urp;
-	}
-	return fxid == InvalidFxid ? ZSHARED_SETTLED : fxid;
+	fxid = s == NULL ? InvalidFxid : zheap_shared_row_fxid(s, page, off);
+	if (fxid == InvalidFxid)
+		return ZSHARED_SETTLED;
+	*urp = zheap_shared_ended(page, off) ? s->end[off].urp : s->base_urp;
+	return fxid;
 }
 
 bool

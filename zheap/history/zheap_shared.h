@@ -108,4 +108,13 @@ zheap_shared_ended(Page page, OffsetNumber off)
 		ZHeaderReused(&header) != ZH_REUSED_FOREIGN;
 }
 
+/* who ended, or else owns, the row at off, if it is such a row; 0: it is settled */
+static inline Fxid
+zheap_shared_row_fxid(const ZShared *s, Page page, OffsetNumber off)
+{
+	if (!zheap_shared_ended(page, off))
+		return s->base_fxid;
+	return s->end == NULL ? InvalidFxid : s->end[off].fxid;
+}
+
 #endif							/* ZHEAP_SHARED_H */

@@ -463,7 +463,17 @@ committed_of_mine(Page page, const SlotSurvey *s)
 	return 0;
 }
 
-bool
+static void
+no_room_to_share(Relation rel, Buffer buffer)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("block %u of zheap relation \"%s\" has no room for a shared xact slot",
+					BufferGetBlockNumber(buffer),
+					RelationGetRelationName(rel))));
+}
+
+void
 zheap_xact_slot_share(Relation rel, Buffer buffer, ZXactSlotChoice *choice)
 {
 	Page		page = BufferGetPage(buffer);
@@ -471,12 +481,11 @@ zheap_xact_slot_share(Relation rel, Buffer buffer, ZXactSlotChoice *choice)
 	AssertPageExclusive(buffer);
 	Assert(zheap_xact_slot_may_share(rel));
 	if (!ZPageHasShared(page) && !zheap_delta_share(rel, buffer))
-		return false;
+		no_room_to_share(rel, buffer);
 	memset(choice, 0, sizeof(ZXactSlotChoice));
 	choice->id = ZXACT_SHARED;
 	choice->tenure = ZTENURE_SHARED;
 	choice->prev_urp = ZPageGetShared(page)->urp;
-	return true;
 }
 
 bool
@@ -579,15 +588,11 @@ zheap_xact_slot_reserve(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	}
 	if (what == ZRESERVE_FOR_NEW_ROW)
 		return ZRESERVE_NONE;
-	if ((ZPageGetOpaque(page)->nslots == 1 && s.free == 0 && !s.committed[1] &&
-		 !ZPageHasShared(page) &&
-		 zheap_page_total_free(page) < sizeof(ZXactSlotData)) ||
-		!zheap_xact_slot_share(rel, buffer, choice))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("block %u of zheap relation \"%s\" has no room for a shared xact slot",
-						BufferGetBlockNumber(buffer),
-						RelationGetRelationName(rel))));
+	/* its owner runs: he would have shared it (Z57) */
+	if (zheap_xact_slot_is_for_one(rel, page) && s.free == 0 &&
+		!s.committed[1])
+		no_room_to_share(rel, buffer);
+	zheap_xact_slot_share(rel, buffer, choice);
 	return ZRESERVE_OK;
 }
 

@@ -156,8 +156,11 @@ extern ZReserveResult zheap_xact_slot_reserve(Relation rel, Buffer buffer,
 											  uint8 prefer,
 											  ZXactSlotChoice *choice);
 
-/* the shared one instead; false if the page can't have one */
-extern bool zheap_xact_slot_share(Relation rel, Buffer buffer,
+/*
+ * The shared one instead.  ERROR (data corrupted) if the page has no room for it,
+ * which the rules of placing rows exclude (S1 in Z57).
+ */
+extern void zheap_xact_slot_share(Relation rel, Buffer buffer,
 								  ZXactSlotChoice *choice);
 
 /*

@@ -694,7 +694,7 @@ row_reserve(ZRowWrite *w)
 								&w->choice) == ZRESERVE_ABORTED)
 		return ROW_AGAIN;
 	if (row_tries_shared(w))
-		(void) zheap_xact_slot_share(w->rel, w->buffer, &w->choice);
+		zheap_xact_slot_share(w->rel, w->buffer, &w->choice);
 	if (w->choice.tenure == ZTENURE_SHARED)
 		zheap_share_shorten(w);
 

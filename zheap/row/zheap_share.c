@@ -64,7 +64,47 @@ list_begin(ListWrite *l, Relation rel, Buffer buffer, Fxid writer,
 	u->youngest = writer;
 }
 
-/* The head of the chain is the record, or another one of the list names it. */
+/* The head of the chain is this record, which is being written. */
+static void
+list_put_head(ListWrite *l, UndoInsertion *ins)
+{
+	const ZUndo *u = &l->u;
+	Page		page = BufferGetPage(l->buffer);
+	ZOwnChange	own = {.tenure = ZTENURE_SHARED};
+
+	Assert(CritSectionCount > 0);
+	own.xact_slot = ZXACT_SHARED;
+	own.fxid = u->writer;
+	own.urp = ins->rec[0].urp;
+	own.youngest = u->youngest;
+	own.ends = u->ends;
+	zheap_xlog_change_apply_own(page, &own);
+	MarkBufferDirty(l->buffer);
+	if (RelationNeedsWAL(l->rel))
+	{
+		ZChangeHead head = {0};
+		char		packed[ZCHANGE_MAX_HEAD];
+		XLogRecPtr	lsn;
+
+		head.flags = ZCHANGE_LIST;
+		head.tenure = ZTENURE_SHARED;
+		head.undo_offset = undo_insertion_offset(ins, 0);
+		head.youngest = zheap_shared_pack(&own);
+		XLogBeginInsert();
+		XLogRegisterData(packed,
+						 zheap_xlog_change_pack(packed, XLOG_ZHEAP_LOCK,
+												&head));
+		XLogRegisterBuffer(0, l->buffer, REGBUF_STANDARD);
+		undo_insert_register(ins, 1, InvalidOffsetNumber);
+		lsn = undo_images_insert(XLOG_ZHEAP_LOCK);
+		PageSetLSN(page, lsn);
+		undo_insert_set_lsn(ins, lsn);
+	}
+	else
+		undo_insert_log_alone(ins);
+}
+
+/* If it isn't the last, another one of the list will name it. */
 static void
 list_write(ListWrite *l, bool last)
 {
@@ -87,40 +127,7 @@ list_write(ListWrite *l, bool last)
 	START_CRIT_SECTION();
 	undo_insert_apply(&ins);
 	if (last)
-	{
-		Page		page = BufferGetPage(l->buffer);
-		ZOwnChange	own = {.tenure = ZTENURE_SHARED};
-
-		own.xact_slot = ZXACT_SHARED;
-		own.fxid = u->writer;
-		own.urp = ins.rec[0].urp;
-		own.youngest = u->youngest;
-		own.ends = u->ends;
-		zheap_xlog_change_apply_own(page, &own);
-		MarkBufferDirty(l->buffer);
-		if (RelationNeedsWAL(l->rel))
-		{
-			ZChangeHead head = {0};
-			char		packed[ZCHANGE_MAX_HEAD];
-			XLogRecPtr	lsn;
-
-			head.flags = ZCHANGE_LIST;
-			head.tenure = ZTENURE_SHARED;
-			head.undo_offset = undo_insertion_offset(&ins, 0);
-			head.youngest = zheap_shared_pack(&own);
-			XLogBeginInsert();
-			XLogRegisterData(packed,
-							 zheap_xlog_change_pack(packed, XLOG_ZHEAP_LOCK,
-													&head));
-			XLogRegisterBuffer(0, l->buffer, REGBUF_STANDARD);
-			undo_insert_register(&ins, 1, InvalidOffsetNumber);
-			lsn = undo_images_insert(XLOG_ZHEAP_LOCK);
-			PageSetLSN(page, lsn);
-			undo_insert_set_lsn(&ins, lsn);
-		}
-		else
-			undo_insert_log_alone(&ins);
-	}
+		list_put_head(l, &ins);
 	else
 		undo_insert_log_alone(&ins);
 	END_CRIT_SECTION();
@@ -225,16 +232,12 @@ zheap_share_carry(ZRowWrite *w, Buffer buffer, OffsetNumber off,
 				  const Fxid *fxids, int n)
 {
 	Page		page = BufferGetPage(buffer);
+	ZXactSlotChoice choice;
 	ListWrite  *l;
 
 	Assert(n >= 0 && OffsetNumberIsValid(off) && w->held.pages);
 	AssertPageExclusive(buffer);
-	if (!ZPageHasShared(page) && !zheap_delta_share(w->rel, buffer))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("block %u of zheap relation \"%s\" has no room for a shared xact slot",
-						BufferGetBlockNumber(buffer),
-						RelationGetRelationName(w->rel))));
+	zheap_xact_slot_share(w->rel, buffer, &choice);
 	if (n == 0)
 		return;
 	l = palloc(sizeof(ListWrite));

@@ -866,10 +866,7 @@ any_shared_unseen(ZReadContext *cx, Page page, BlockNumber block, Fxid *base)
 	walk.slot = NULL;
 	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
 	{
-		bool		ended = zheap_shared_ended(page, off);
-
-		walk.fxid = !ended ? s->base_fxid :
-			s->end != NULL ? s->end[off].fxid : InvalidFxid;
+		walk.fxid = zheap_shared_row_fxid(s, page, off);
 		if (walk.fxid == InvalidFxid)
 			continue;
 		switch (mvcc_status(cx, &walk, InvalidBuffer))

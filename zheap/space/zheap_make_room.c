@@ -114,28 +114,26 @@ typedef struct Survey
 } Survey;
 
 static OwnerFate
+fate_of(const Survey *s, Fxid owner, ZXactStatus status)
+{
+	if (status == ZXACT_ALL_VISIBLE)
+		return OWNER_REMOVABLE;
+	if (status != ZXACT_COMMITTED)
+		return OWNER_UNSETTLED;
+	return zheap_xact_slot_seen_by_all(s->rel, owner, s->hz, NULL) ?
+		OWNER_REMOVABLE : OWNER_COMMITTED;
+}
+
+static OwnerFate
 owner_fate(Survey *s, uint8 id)
 {
-	ZXactSlot	slot;
-
 	Assert(id >= 1 && id <= ZPageGetOpaque(s->page)->nslots);
-	if (s->owner[id] != OWNER_UNKNOWN)
-		return s->owner[id];
-	slot = ZPageGetXactSlot(s->page, id);
-	switch (zheap_xact_slot_status(s->buffer, slot, s->hz))
+	if (s->owner[id] == OWNER_UNKNOWN)
 	{
-		case ZXACT_ALL_VISIBLE:
-			s->owner[id] = OWNER_REMOVABLE;
-			break;
-		case ZXACT_COMMITTED:
-			s->owner[id] =
-				zheap_xact_slot_seen_by_all(s->rel, ZXactSlotFxid(slot), s->hz,
-											NULL) ?
-				OWNER_REMOVABLE : OWNER_COMMITTED;
-			break;
-		default:
-			s->owner[id] = OWNER_UNSETTLED;
-			break;
+		ZXactSlot	slot = ZPageGetXactSlot(s->page, id);
+
+		s->owner[id] = fate_of(s, ZXactSlotFxid(slot),
+							   zheap_xact_slot_status(s->buffer, slot, s->hz));
 	}
 	return s->owner[id];
 }
@@ -152,16 +150,7 @@ shared_fate(const Survey *s, OffsetNumber off)
 	fxid = zheap_shared_owner(&reader, s->hz, s->page,
 							  BufferGetBlockNumber(s->buffer), off, &urp);
 	undo_record_reader_close(&reader);
-	switch (zheap_xact_slot_fxid_status(fxid, s->hz))
-	{
-		case ZXACT_ALL_VISIBLE:
-			return OWNER_REMOVABLE;
-		case ZXACT_COMMITTED:
-			return zheap_xact_slot_seen_by_all(s->rel, fxid, s->hz, NULL) ?
-				OWNER_REMOVABLE : OWNER_COMMITTED;
-		default:
-			return OWNER_UNSETTLED;
-	}
+	return fate_of(s, fxid, zheap_xact_slot_fxid_status(fxid, s->hz));
 }
 
 static void
