@@ -39,6 +39,8 @@ my $look = q{SELECT count(*) || ' ' || sum(hashtext(T::text)::bigint) FROM T};
 # rows are walked; as many as usual
 foreach my $records (0, 8)
 {
+	$node->append_conf('postgresql.conf', "zheap.debug_set = 'old-page-records=$records'");
+	$node->restart;
 	$node->safe_psql('postgres', q{DROP TABLE IF EXISTS z, h;
 CREATE TABLE z (a int PRIMARY KEY, b int, c text) USING zheap;
 CREATE TABLE h (a int PRIMARY KEY, b int, c text) USING heap});
@@ -46,7 +48,6 @@ CREATE TABLE h (a int PRIMARY KEY, b int, c text) USING heap});
 	both('DELETE FROM T WHERE a > 55');
 
 	my $old = session($node);
-	ask($old, "SET zheap.debug_set = 'old-page-records=$records'");
 	my $pid = ask($old, 'SELECT pg_backend_pid()');
 	ask($old, 'BEGIN ISOLATION LEVEL REPEATABLE READ');
 	my $first = ask($old, $look_h);

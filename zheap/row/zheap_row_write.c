@@ -300,8 +300,6 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	/* log */
 	if (RelationNeedsWAL(w->rel))
 	{
-		XLogRecPtr	lsn;
-
 		XLogBeginInsert();
 		XLogRegisterData(packed, packed_len);
 		if (told)
@@ -310,14 +308,8 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 						   (told ? REGBUF_KEEP_DATA : 0));
 		if (tuple != NULL)
 			row_register_bytes(w, u, tuple, len);
-		if (u != NULL)
-			undo_insert_register(&ins, 1, w->off);
-		zheap_space_vm_register(&vm, u != NULL ? 2 : 1);
-		lsn = undo_images_insert(info);
-		PageSetLSN(w->page, lsn);
-		if (u != NULL)
-			undo_insert_set_lsn(&ins, lsn);
-		zheap_space_vm_set_lsn(&vm, lsn);
+		zheap_xlog_finish(info, w->page, 1, u == NULL ? NULL : &ins, w->off,
+						  &vm);
 	}
 	else if (u != NULL)
 		undo_insert_log_alone(&ins);

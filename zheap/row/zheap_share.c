@@ -84,7 +84,6 @@ list_put_head(ListWrite *l, UndoInsertion *ins)
 	{
 		ZChangeHead head = {0};
 		char		packed[ZCHANGE_MAX_HEAD];
-		XLogRecPtr	lsn;
 
 		head.flags = ZCHANGE_LIST;
 		head.tenure = ZTENURE_SHARED;
@@ -95,10 +94,8 @@ list_put_head(ListWrite *l, UndoInsertion *ins)
 						 zheap_xlog_change_pack(packed, XLOG_ZHEAP_LOCK,
 												&head));
 		XLogRegisterBuffer(0, l->buffer, REGBUF_STANDARD);
-		undo_insert_register(ins, 1, InvalidOffsetNumber);
-		lsn = undo_images_insert(XLOG_ZHEAP_LOCK);
-		PageSetLSN(page, lsn);
-		undo_insert_set_lsn(ins, lsn);
+		zheap_xlog_finish(XLOG_ZHEAP_LOCK, page, 1, ins, InvalidOffsetNumber,
+						  NULL);
 	}
 	else
 		undo_insert_log_alone(ins);

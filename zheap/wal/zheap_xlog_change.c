@@ -767,3 +767,23 @@ zheap_xlog_change_desc(StringInfo buf, XLogReaderState *record)
 		desc_logical(buf, head.logical_len);
 	}
 }
+
+XLogRecPtr
+zheap_xlog_finish(uint8 info, Page page, uint8 block_id, UndoInsertion *ins,
+				  OffsetNumber off, ZVmClear *vm)
+{
+	XLogRecPtr	lsn;
+
+	Assert(CritSectionCount > 0 && zheap_page_is_valid(page));
+	if (ins != NULL)
+		undo_insert_register(ins, block_id++, off);
+	if (vm != NULL)
+		zheap_space_vm_register(vm, block_id);
+	lsn = undo_images_insert(info);
+	PageSetLSN(page, lsn);
+	if (ins != NULL)
+		undo_insert_set_lsn(ins, lsn);
+	if (vm != NULL)
+		zheap_space_vm_set_lsn(vm, lsn);
+	return lsn;
+}

@@ -200,4 +200,14 @@ extern void zheap_xlog_change_apply_confirm(Page page, OffsetNumber offset);
 extern void zheap_xlog_change_redo(XLogReaderState *record);
 extern void zheap_xlog_change_desc(StringInfo buf, XLogReaderState *record);
 
+/*
+ * The end of each change's log sequence, in its critical section: the undo page, if
+ * ins isn't NULL, and those of vm, if there is one, are registered as blocks from
+ * block_id on, the record is inserted, and page and these pages get its LSN, which
+ * is returned.  off: see undo_insert_register().
+ */
+extern XLogRecPtr zheap_xlog_finish(uint8 info, Page page, uint8 block_id,
+									UndoInsertion *ins, OffsetNumber off,
+									ZVmClear *vm);
+
 #endif							/* ZHEAP_XLOG_CHANGE_H */

@@ -51,7 +51,6 @@ log_covered(Buffer buffer, OffsetNumber off, const ZTupleHeader *header,
 {
 	ZChangeHead head = {0};
 	char		packed[ZCHANGE_MAX_HEAD];
-	XLogRecPtr	lsn;
 
 	Assert(CritSectionCount > 0 && ZHeaderIsEnded(header));
 	AssertPageExclusive(buffer);
@@ -66,8 +65,8 @@ log_covered(Buffer buffer, OffsetNumber off, const ZTupleHeader *header,
 					 zheap_xlog_change_pack(packed, XLOG_ZHEAP_DELETE, &head));
 	zheap_logical_register(logical, false);
 	XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
-	lsn = undo_images_insert(XLOG_ZHEAP_DELETE);
-	PageSetLSN(BufferGetPage(buffer), lsn);
+	zheap_xlog_finish(XLOG_ZHEAP_DELETE, BufferGetPage(buffer), 1, NULL, off,
+					  NULL);
 }
 
 /*

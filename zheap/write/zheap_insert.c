@@ -45,6 +45,7 @@
 #include "zheap/sees/zheap_sees.h"
 #include "zheap/space/zheap_space.h"
 #include "zheap/wal/zheap_lend.h"
+#include "zheap/wal/zheap_xlog_change.h"
 #include "zheap/wal/zheap_xlog_insert.h"
 #include "zheap/wal/zheap_xlog_logical.h"
 #include "zheap/write/zheap_open_record.h"
@@ -520,7 +521,6 @@ log_step(const InsertOp *op, InsertStep *step)
 	char		packed[ZINSERT_MAX_HEAD];
 	uint16		packed_len;
 	bool		brief;
-	uint8		next_block = 1;
 	XLogRecPtr	lsn;
 
 	Assert(CritSectionCount > 0);
@@ -564,18 +564,11 @@ log_step(const InsertOp *op, InsertStep *step)
 		XLogRegisterBufData(0, step->coded, step->coded_len);
 	else
 		log_plain_row(change->tuple[0], change->len[0]);
-	if (step->needs_undo)
-		undo_insert_register(&step->undo, next_block++, change->first);
-	zheap_space_vm_register(&step->vm, next_block);
 	if (step->lent)
 		zheap_lend_register(op->lend);
-
-	lsn = undo_images_insert(XLOG_ZHEAP_INSERT);
-
-	PageSetLSN(step->page, lsn);
-	if (step->needs_undo)
-		undo_insert_set_lsn(&step->undo, lsn);
-	zheap_space_vm_set_lsn(&step->vm, lsn);
+	lsn = zheap_xlog_finish(XLOG_ZHEAP_INSERT, step->page, 1,
+							step->needs_undo ? &step->undo : NULL,
+							change->first, &step->vm);
 	if (step->lent)
 		zheap_lend_logged(op->lend, step->buffer, lsn);
 }

@@ -140,32 +140,18 @@ move_log(ZMove *m, ZUpdatePlan *plan)
 	else
 		XLogRegisterBufData(plan->same_page ? 0 : 1, plan->body,
 							plan->bodylen);
-	undo_insert_register(&m->ins, 2, InvalidOffsetNumber);
-	zheap_space_vm_register(&m->vm, 3);
-	lsn = undo_images_insert(XLOG_ZHEAP_MOVE);
-
-	PageSetLSN(w->page, lsn);
+	lsn = zheap_xlog_finish(XLOG_ZHEAP_MOVE, w->page, 2, &m->ins,
+							InvalidOffsetNumber, &m->vm);
 	PageSetLSN(m->newpage, lsn);
-	undo_insert_set_lsn(&m->ins, lsn);
-	zheap_space_vm_set_lsn(&m->vm, lsn);
 }
 
-void
-zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
+/* What is done to both pages, and the record's head that says so. */
+static void
+move_describe(ZMove *m, ZUpdatePlan *plan)
 {
-	ZMove	   *m = palloc(sizeof(ZMove));
-	ZTupleHeader header;
+	ZRowWrite  *w = m->w;
 	bool		same = plan->same_page;
-
-	Assert(w->held.pages && plan->body != NULL && w->logical != NULL);
-	Assert(same || (BufferIsValid(w->newbuf) && w->newbuf != w->buffer));
-	AssertPageExclusive(w->buffer);
-	m->w = w;
-	m->newbuf = same ? w->buffer : w->newbuf;
-	m->newpage = BufferGetPage(m->newbuf);
-	m->newblock = BufferGetBlockNumber(m->newbuf);
-	m->init = PageIsNew(m->newpage);
-	move_prepare(m, plan);
+	ZTupleHeader header;
 
 	/* the new version: just inserted */
 	zheap_header_get(plan->body, &header);
@@ -206,8 +192,15 @@ zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
 		zheap_shared_pack(&m->own[0]) : 0;
 	m->head.flags2 = m->old.header.flags2;
 	m->packed_len = zheap_xlog_change_pack_move(m->packed, &m->head);
+}
 
-	START_CRIT_SECTION();
+static void
+move_apply(ZMove *m, const ZUpdatePlan *plan)
+{
+	ZRowWrite  *w = m->w;
+	bool		same = plan->same_page;
+
+	Assert(CritSectionCount > 0);
 	if (m->init)
 		zheap_page_init(m->newpage,
 						zheap_new_page_xact_slots(plan->bodylen));
@@ -223,13 +216,14 @@ zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
 	MarkBufferDirty(m->newbuf);
 	undo_insert_apply(&m->ins);
 	zheap_space_vm_clear(&m->vm);
-	if (RelationNeedsWAL(w->rel))
-		move_log(m, plan);
-	else
-		undo_insert_log_alone(&m->ins);
-	END_CRIT_SECTION();
+}
 
-	undo_insert_release(&m->ins);
+static void
+move_note_undo(const ZMove *m, const ZUpdatePlan *plan)
+{
+	ZRowWrite  *w = m->w;
+	bool		same = plan->same_page;
+
 	zheap_own_history_note(w->rel, w->block, &w->choice, w->fxid,
 						   m->own[0].urp, w->cid, false);
 	zheap_xact_slot_note_rows(w->rel, &w->choice, w->fxid, m->own[0].urp,
@@ -242,6 +236,35 @@ zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
 		zheap_xact_slot_note_rows(w->rel, &plan->new_choice, w->fxid,
 								  m->own[1].urp, plan->new_off, plan->new_off);
 	}
+}
+
+void
+zheap_move_write(ZRowWrite *w, ZUpdatePlan *plan, ItemPointer newtid)
+{
+	ZMove	   *m = palloc(sizeof(ZMove));
+	bool		same = plan->same_page;
+
+	Assert(w->held.pages && plan->body != NULL && w->logical != NULL);
+	Assert(same || (BufferIsValid(w->newbuf) && w->newbuf != w->buffer));
+	AssertPageExclusive(w->buffer);
+	m->w = w;
+	m->newbuf = same ? w->buffer : w->newbuf;
+	m->newpage = BufferGetPage(m->newbuf);
+	m->newblock = BufferGetBlockNumber(m->newbuf);
+	m->init = PageIsNew(m->newpage);
+	move_prepare(m, plan);
+	move_describe(m, plan);
+
+	START_CRIT_SECTION();
+	move_apply(m, plan);
+	if (RelationNeedsWAL(w->rel))
+		move_log(m, plan);
+	else
+		undo_insert_log_alone(&m->ins);
+	END_CRIT_SECTION();
+
+	undo_insert_release(&m->ins);
+	move_note_undo(m, plan);
 	zheap_space_vm_release(&m->vm);
 	if (plan->carried.n > 0 ||
 		zheap_xact_slot_is_for_one(w->rel, m->newpage))

@@ -68,8 +68,6 @@ confirm_speculative(Relation rel, Buffer buffer, ItemPointer tid)
 
 	if (RelationNeedsWAL(rel))
 	{
-		XLogRecPtr	lsn;
-
 		XLogBeginInsert();
 		XLogRegisterData(packed,
 						 zheap_xlog_change_pack(packed, XLOG_ZHEAP_LOCK,
@@ -80,8 +78,7 @@ confirm_speculative(Relation rel, Buffer buffer, ItemPointer tid)
 			XLogSetRecordFlags(XLOG_INCLUDE_ORIGIN);
 		}
 		XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
-		lsn = undo_images_insert(XLOG_ZHEAP_LOCK);
-		PageSetLSN(page, lsn);
+		zheap_xlog_finish(XLOG_ZHEAP_LOCK, page, 1, NULL, head.offset, NULL);
 	}
 
 	END_CRIT_SECTION();
