@@ -646,6 +646,83 @@ update_write_in_place(ZRowWrite *w, ZUpdatePlan *plan)
 		pfree(jump);
 }
 
+static void
+update_begin(ZUpdatePlan *plan, Relation rel, TupleTableSlot *slot)
+{
+	/* no catalog lookups with a page locked */
+	memset(plan, 0, sizeof(ZUpdatePlan));
+	plan->rel = rel;
+	plan->slot = slot;
+	plan->indexed_attrs =
+		RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_HOT_BLOCKING);
+	plan->summarized_attrs =
+		RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_SUMMARIZED);
+	plan->key_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_KEY);
+	plan->room_options = zheap_make_room_options(rel);
+	plan->tid_wanted = update_conditions_want_tid(rel);
+	/* entries without a STALE row, after a rollback (Z45) */
+	if (zheap_keyed_wanted && !zheap_tablespace_is_pending(rel))
+		plan->soft = zheap_keyed_indexes(rel);
+	plan->soft_waits = plan->soft != NULL && !zheap_announce_allows(rel);
+	update_form_early(plan);
+}
+
+static void
+update_end(ZUpdatePlan *plan)
+{
+	if (plan->tuple != NULL)
+		pfree(plan->tuple);
+	if (plan->body != NULL)
+		pfree(plan->body);
+	bms_free(plan->indexed_attrs);
+	bms_free(plan->summarized_attrs);
+	bms_free(plan->key_attrs);
+	bms_free(plan->new_entries);
+	bms_free(plan->changed);
+	if (plan->soft != NULL)
+		zheap_keyed_free_indexes(plan->soft);
+}
+
+/* The caller's tuple slot holds the new version, at newtid. */
+static void
+update_set_slot(const ZRowWrite *w, const ZUpdatePlan *plan,
+				TupleTableSlot *slot, const ItemPointerData *newtid,
+				bool was_locked)
+{
+	/*
+	 * A slot of ours shall know whose version it holds (Z37).  Large values
+	 * stay in it as they were given: RETURNING may put them where they outlive
+	 * a rollback of their chunks.
+	 */
+	if (TTS_IS_ZHEAP(slot))
+	{
+		if (plan->toasted)
+			zheap_tuple_slot_set_writer(slot, w->fxid, w->cid);
+		else
+			zheap_tuple_slot_store(slot, RelationGetRelid(w->rel), newtid,
+								   plan->tuple->data, plan->tuple->len,
+								   w->fxid, w->cid);
+		if (was_locked || w->lockers.own_live)
+			zheap_tuple_slot_set_was_locked(slot);
+	}
+	slot->tts_tableOid = RelationGetRelid(w->rel);
+	slot->tts_tid = *newtid;
+}
+
+static void
+update_count(Relation rel, const ZRowWrite *w, const ZUpdatePlan *plan)
+{
+	zheap_stat_count(rel, update_counter(w, plan), 1);
+	if (!plan->move && plan->new_entries != NULL)
+		zheap_stat_count(rel, ZSTAT_NEW_KEYS, 1);
+	/* an in-place update leaves no dead row behind */
+	pgstat_count_heap_update(rel, !plan->move && plan->new_entries == NULL,
+							 plan->move && !plan->same_page);
+	/* but entries that are work for VACUUM, if any */
+	if (!plan->move && plan->new_entries == NULL)
+		pgstat_update_heap_dead_tuples(rel, 1);
+}
+
 /*
  * See table_tuple_update().  TM_Ok in place: *otid gets the tag PRE, so that
  * triggers find the old version; slot->tts_tid is the plain TID.
@@ -668,22 +745,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	AssertNoPageLocked();
 	UNDO_IDLE_POINT("update");
 
-	/* no catalog lookups with a page locked */
-	memset(&plan, 0, sizeof(plan));
-	plan.rel = rel;
-	plan.slot = slot;
-	plan.indexed_attrs =
-		RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_HOT_BLOCKING);
-	plan.summarized_attrs =
-		RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_SUMMARIZED);
-	plan.key_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_KEY);
-	plan.room_options = zheap_make_room_options(rel);
-	plan.tid_wanted = update_conditions_want_tid(rel);
-	/* entries without a STALE row, after a rollback (Z45) */
-	if (zheap_keyed_wanted && !zheap_tablespace_is_pending(rel))
-		plan.soft = zheap_keyed_indexes(rel);
-	plan.soft_waits = plan.soft != NULL && !zheap_announce_allows(rel);
-	update_form_early(&plan);
+	update_begin(&plan, rel, slot);
 	zheap_logical_begin(&logical, rel, 0, true);
 
 	/* find and wait */
@@ -713,24 +775,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 			update_write_in_place(w, &plan);
 		zheap_row_end(w);
 
-		/*
-		 * A slot of ours shall know whose version it holds (Z37).  Large
-		 * values stay in it as they were given: RETURNING may put them where
-		 * they outlive a rollback of their chunks.
-		 */
-		if (TTS_IS_ZHEAP(slot))
-		{
-			if (plan.toasted)
-				zheap_tuple_slot_set_writer(slot, w->fxid, cid);
-			else
-				zheap_tuple_slot_store(slot, RelationGetRelid(rel), &newtid,
-									   plan.tuple->data, plan.tuple->len,
-									   w->fxid, cid);
-			if (was_locked || w->lockers.own_live)
-				zheap_tuple_slot_set_was_locked(slot);
-		}
-		slot->tts_tableOid = RelationGetRelid(rel);
-		slot->tts_tid = newtid;
+		update_set_slot(w, &plan, slot, &newtid, was_locked);
 		if (plan.move)
 			*update_indexes = TU_All;
 		else if (plan.summary_changed)
@@ -742,20 +787,12 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 							   w->image_len, slot, &newtid,
 							   plan.may_have_entry);
 
-		zheap_stat_count(rel, update_counter(w, &plan), 1);
-		if (!plan.move && plan.new_entries != NULL)
-			zheap_stat_count(rel, ZSTAT_NEW_KEYS, 1);
-		/* an in-place update leaves no dead row behind */
-		pgstat_count_heap_update(rel, !plan.move && plan.new_entries == NULL,
-								 plan.move && !plan.same_page);
+		update_count(rel, w, &plan);
 		if (!plan.move)
 		{
 			*otid = w->tid;
 			zheap_tid_set_tag(otid, ZTID_PRE);
 			zheap_tid_memory_note_update(RelationGetRelid(rel), otid);
-			/* but entries that are work for VACUUM, if any */
-			if (plan.new_entries == NULL)
-				pgstat_update_heap_dead_tuples(rel, 1);
 		}
 	}
 	else
@@ -764,17 +801,7 @@ zheap_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 		zheap_row_end(w);
 	}
 
-	if (plan.tuple != NULL)
-		pfree(plan.tuple);
-	if (plan.body != NULL)
-		pfree(plan.body);
 	zheap_logical_end(&logical);
-	bms_free(plan.indexed_attrs);
-	bms_free(plan.summarized_attrs);
-	bms_free(plan.key_attrs);
-	bms_free(plan.new_entries);
-	bms_free(plan.changed);
-	if (plan.soft != NULL)
-		zheap_keyed_free_indexes(plan.soft);
+	update_end(&plan);
 	return result;
 }
