@@ -109,43 +109,4 @@ after_kill('undone savepoints', e => '100|5050|149');
 
 $node->stop;
 log_is_clean($node);
-
-# --- CREATE DATABASE copies pages along with their LSNs: in the copy they get no
-# image until the next checkpoint, so nothing may be left out of WAL for one
-$node = PostgreSQL::Test::Cluster->new('copied');
-$node->init;
-$node->append_conf('postgresql.conf', q{
-shared_preload_libraries = 'zheap_am'
-wal_level = minimal
-max_wal_senders = 0
-checkpoint_timeout = 1h
-max_wal_size = 4GB
-shared_buffers = 4MB
-autovacuum = off
-});
-$node->start;
-$node->safe_psql('postgres', 'CREATE DATABASE src');
-$node->safe_psql('src', q{
-CREATE EXTENSION zheap_am;
-CREATE FUNCTION val(seed int, n int) RETURNS text LANGUAGE sql IMMUTABLE AS
-$$ SELECT left(string_agg(md5(seed || '.' || g), ''), n) FROM generate_series(1, n / 32 + 1) g $$;
-CREATE TABLE z (id int PRIMARY KEY, t text) USING zheap;
-CREATE TABLE h (id int PRIMARY KEY, t text) USING heap;
-ALTER TABLE z ALTER t SET STORAGE EXTERNAL; ALTER TABLE h ALTER t SET STORAGE EXTERNAL;
-CHECKPOINT;
-INSERT INTO z SELECT g, val(g, 12000) FROM generate_series(1, 400) g;
-INSERT INTO h TABLE z;});
-$node->safe_psql('postgres', 'CREATE DATABASE copied TEMPLATE src');
-$node->safe_psql('copied', qq{
-UPDATE h SET t = overlay(t placing 'round $_' from 3000 + 2000 * $_);
-UPDATE z SET t = overlay(t placing 'round $_' from 3000 + 2000 * $_)}) for 1 .. 2;
-# so that pages are on disk as they are now
-$node->safe_psql('copied', q{CREATE TABLE junk (t text); INSERT INTO junk SELECT repeat('x', 1000) FROM generate_series(1, 20000)});
-$node->stop('immediate');
-$node->start;
-is($node->safe_psql('copied', 'SELECT count(*) FROM z FULL JOIN h USING (id) WHERE z.t IS DISTINCT FROM h.t'), '0',
-	'large values of a copied database');
-is($node->safe_psql('copied', q{SELECT count(*) FROM zheap_check('z')}), '0', 'and nothing wrong with them');
-$node->stop;
-log_is_clean($node);
 done_testing();

@@ -100,6 +100,7 @@ class Pair:
         self.savepoints = 0
         self.sql = self.asked = ""
         self.row = 0            # that the statement may wait for
+        self.updated = set()    # rows, by this transaction
 
     def done(self):
         return [s.look() for s in self.sides]
@@ -181,24 +182,28 @@ class Crowd:
                     p.number, p.sql, *(("heap", "zheap") if zheap else ("zheap", "heap")),
                     [str(s.answer)[:200] for s in p.sides if not s.busy],
                     [x for x in locks if x[0] in [s.pid for s in p.sides]]))
-            if heap and p.sql:
-                self.compare_answers(p)
+            if heap and p.sql and not self.compare_answers(p):
+                return self.compare()
         if self.args.locks:
             self.compare_locks(locks)
 
     def compare_answers(self, p):
+        """False: they differ, rightly, and the transaction was given up."""
         heap, zheap = (s.answer for s in p.sides)
         self.note("%d: -> %s" % (p.number, str(zheap)[:60]))
         if heap != zheap and self.only_queued(p):
             self.cancel(p, rollback=True)
-            return
+            return False
         if heap != zheap:
             raise Difference("%d: %s\nheap %s\nzheap %s" % (
                 p.number, p.sql, str(heap)[:1500], str(zheap)[:1500]))
         if isinstance(heap, str):
             self.failed += 1
             p.broken = p.open
+        elif p.sql.startswith("UPDATE"):
+            p.updated.add(p.row)
         p.sql, p.waits = "", 0
+        return True
 
     def is_key_share(self, p):
         """Of an older version heap waits for who has locked a newer one, too."""
@@ -226,12 +231,22 @@ class Crowd:
         sql = p.asked.replace("%T", "h").replace(" NOWAIT", "").replace(" SKIP LOCKED", "")
         self.cur.execute("SELECT id FROM h")
         seen = {x[0] for x in self.cur.fetchall()}
-        self.cur.execute("BEGIN; " + sql + " SKIP LOCKED")
-        got = {x[0] for x in self.cur.fetchall()}
+        try:
+            self.cur.execute("BEGIN; SET LOCAL lock_timeout = '1s'; " + sql + " SKIP LOCKED")
+            got = {x[0] for x in self.cur.fetchall()}
+        except psycopg2.Error as e:
+            if e.pgcode != "55P03" or not sql.endswith("FOR KEY SHARE"):
+                raise
+            got = more              # see is_key_share()
         self.cur.execute("ROLLBACK")
         self.note("%d: heap refused because of those who waited: %s" % (p.number, more & seen <= got))
         self.queued += 1
         return more & seen <= got
+
+    def is_behind(self, p):
+        """Waits another one for its row, too?  When the row gets another TID, heap's
+        queue is lost: who comes first then is chance."""
+        return p.sql and any(q.sql and q is not p and q.row == p.row for q in self.pairs)
 
     def compare_locks(self, locks):
         owner = {}              # of transactions: pair, or its prepared name
@@ -251,7 +266,12 @@ class Crowd:
                 what += (owner.get(xid),)
             sides[table].setdefault(number, []).append(what)
         for p in self.pairs:
+            if self.is_behind(p):
+                continue
             heap, zheap = (sorted(sides[t].get(p.number, []), key=str) for t in "hz")
+            # who has updated the row doesn't queue for it; on heap it is another one
+            if p.row in p.updated and not [x for x in zheap if x[0] == "tuple"]:
+                heap = [x for x in heap if x[0] != "tuple"]
             if heap != zheap:
                 raise Difference("pg_locks of %d differ after %s\nheap %s\nzheap %s" % (
                     p.number, self.done[-1], heap, zheap))
@@ -380,14 +400,12 @@ class Crowd:
                 self.savepoint(p)
             else:
                 if not p.open:
-                    p.open = True
+                    p.open, p.updated = True, set()
                     self.quick(p, "BEGIN")
                 self.send(p, self.statement(p))
                 self.compare()
                 self.waited += p.sql != ""
-                # when the row gets another TID, heap's queue is lost: who comes first
-                # then is chance
-                if p.sql and any(q.sql and q is not p and q.row == p.row for q in self.pairs):
+                if self.is_behind(p):
                     self.cancel(p)
         self.compare()
 
