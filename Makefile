@@ -156,7 +156,7 @@ PG_CONFIG = pg_config
 
 # These look for a server themselves and need none to start with.
 CORE_MODES = parallel wal minimal logical
-TOOLS = check chaos planted demo soak bench bench-quick core-suites \
+TOOLS = check chaos planted demo soak pgbench-soak bench bench-quick core-suites \
 	dist packages top \
 	$(CORE_MODES:%=core-suites-%)
 .PHONY: $(TOOLS) check-layers print-tests
@@ -215,6 +215,9 @@ demo:
 	@$(tool_env) bash tools/demo
 
 soak:
+	@HOURS='$(HOURS)' bash tools/soak
+
+pgbench-soak:
 	@$(tool_env) bash tools/pgbench-soak
 
 chaos planted:

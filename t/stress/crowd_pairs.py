@@ -100,7 +100,7 @@ class Pair:
         self.savepoints = 0
         self.sql = self.asked = ""
         self.row = 0            # that the statement may wait for
-        self.updated = set()    # rows, by this transaction
+        self.changed = set()    # rows, by this transaction
 
     def done(self):
         return [s.look() for s in self.sides]
@@ -200,14 +200,14 @@ class Crowd:
         if isinstance(heap, str):
             self.failed += 1
             p.broken = p.open
-        elif p.sql.startswith("UPDATE"):
-            p.updated.add(p.row)
+        elif p.sql.startswith(("UPDATE", "INSERT")):
+            p.changed.add(p.row)
         p.sql, p.waits = "", 0
         return True
 
     def is_key_share(self, p):
         """Of an older version heap waits for who has locked a newer one, too."""
-        return p.sql.endswith("FOR KEY SHARE")
+        return "FOR KEY SHARE" in p.sql
 
     def only_queued(self, p):
         """Did heap keep p from rows only because others wait for them?  It looks at the
@@ -248,6 +248,20 @@ class Crowd:
         queue is lost: who comes first then is chance."""
         return p.sql and any(q.sql and q is not p and q.row == p.row for q in self.pairs)
 
+    def forgive(self, p, heap, zheap):
+        """Take away locks that are rightly on one side only."""
+        xid, queue = ("transactionid", "ExclusiveLock", True), ("tuple", "AccessShareLock", True)
+        # who has changed a row need not lock it nor get a subtransaction's id for that; on
+        # heap who has waited gets one to lock newer versions, too
+        while (p.changed or p.sql) and heap.count(xid) > max(zheap.count(xid), not p.sql):
+            heap.remove(xid)
+        # nor queue for it; on heap it is another one
+        if p.row in p.changed and not [x for x in zheap if x[0] == "tuple"]:
+            heap[:] = [x for x in heap if x[0] != "tuple"]
+        # heap waits for a newer version's locker without
+        if self.is_key_share(p) and queue in zheap and queue not in heap:
+            zheap.remove(queue)
+
     def compare_locks(self, locks):
         owner = {}              # of transactions: pair, or its prepared name
         pair_of = {s.pid: (p.number, s.table) for p in self.pairs for s in p.sides}
@@ -269,9 +283,7 @@ class Crowd:
             if self.is_behind(p):
                 continue
             heap, zheap = (sorted(sides[t].get(p.number, []), key=str) for t in "hz")
-            # who has updated the row doesn't queue for it; on heap it is another one
-            if p.row in p.updated and not [x for x in zheap if x[0] == "tuple"]:
-                heap = [x for x in heap if x[0] != "tuple"]
+            self.forgive(p, heap, zheap)
             if heap != zheap:
                 raise Difference("pg_locks of %d differ after %s\nheap %s\nzheap %s" % (
                     p.number, self.done[-1], heap, zheap))
@@ -372,7 +384,7 @@ class Crowd:
             return f"DELETE FROM %T WHERE id = {i} RETURNING {show}"
         if x < .94:
             # of a new key: who waits for a key's end may wake up before others do
-            i = self.rows + len(self.done)
+            i = p.row = self.rows + len(self.done)
             self.ids[r.randrange(len(self.ids))] = i
             return f"INSERT INTO %T VALUES ({i}, -1, {i}, repeat('n', {self.pad_length}))"
         return f"SELECT {show} FROM %T ORDER BY id"
@@ -400,7 +412,7 @@ class Crowd:
                 self.savepoint(p)
             else:
                 if not p.open:
-                    p.open, p.updated = True, set()
+                    p.open, p.changed = True, set()
                     self.quick(p, "BEGIN")
                 self.send(p, self.statement(p))
                 self.compare()
