@@ -255,7 +255,10 @@ class Crowd:
         # heap who has waited gets one to lock newer versions, too
         while (p.changed or p.sql) and heap.count(xid) > max(zheap.count(xid), not p.sql):
             heap.remove(xid)
-        # nor queue for it; on heap it is another one
+        # a lock that isn't remembered is recorded again, by a subtransaction
+        while p.savepoints and zheap.count(xid) > max(heap.count(xid), 1):
+            zheap.remove(xid)
+        # who has changed a row need not queue for it; on heap it is another one
         if p.row in p.changed and not [x for x in zheap if x[0] == "tuple"]:
             heap[:] = [x for x in heap if x[0] != "tuple"]
         # heap waits for a newer version's locker without
