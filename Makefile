@@ -122,6 +122,7 @@ OBJS = \
 	zheap/write/zheap_update.o \
 	zheap/decode/zheap_decode.o \
 	zheap/table/zheap_index_build.o \
+	zheap/table/zheap_frozenxid.o \
 	zheap/table/zheap_vacuum.o \
 	zheap/table/zheap_rewrite_judge.o \
 	zheap/table/zheap_rewrite_write.o \

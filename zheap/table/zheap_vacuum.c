@@ -10,7 +10,7 @@
  *		DEAD -> UNUSED
  *
  * There is no freezing pass: pages hold 64-bit xids.  A vacuum against
- * wraparound is one change of pg_class (U21).  Vacuum runs with
+ * wraparound is one change of pg_class (zheap_frozenxid.c).  Vacuum runs with
  * PROC_IN_VACUUM, so it writes no undo (Z1).  Pages are changed under
  * the exclusive lock alone; no cleanup lock is ever needed.
  *
@@ -48,6 +48,7 @@
 #include "zheap/soft/zheap_old_keys.h"
 #include "zheap/soft/zheap_sweep.h"
 #include "zheap/space/zheap_space.h"
+#include "zheap/table/zheap_frozenxid.h"
 #include "zheap/table/zheap_table.h"
 
 /* truncate when so many pages, or that part of the table, can be given back */
@@ -768,26 +769,6 @@ truncate_table(Vacuum *vac)
  * ----------------------------------------------------------------
  */
 
-/* pg_class, but for relfrozenxid and relminmxid where these stay */
-static void
-update_relstats(Relation rel, BlockNumber pages, double tuples,
-				BlockNumber all_visible, bool hasindex)
-{
-	MultiXactId minmulti = InvalidMultiXactId;
-	bool		updated;
-	bool		updated_multi;
-
-	/*
-	 * relminmxid is invalid for our tables, unless a rewrite has set it for
-	 * any access method, or for the sake of the toast table.
-	 */
-	if (MultiXactIdIsValid(rel->rd_rel->relminmxid))
-		minmulti = GetOldestMultiXactId();
-	vac_update_relstats(rel, pages, tuples, all_visible, 0, hasindex,
-						undo_frozen_xid(), minmulti, &updated,
-						&updated_multi, false);
-}
-
 static void
 update_table_stats(Vacuum *vac, TimestampTz start)
 {
@@ -796,75 +777,12 @@ update_table_stats(Vacuum *vac, TimestampTz start)
 
 	visibilitymap_count(rel, &all_visible, NULL);
 	all_visible = Min(all_visible, vac->nblocks);
-	update_relstats(rel, vac->nblocks, vac->live, all_visible,
-					vac->nindexes > 0);
+	zheap_frozenxid_update(rel, vac->nblocks, vac->live, all_visible,
+						   vac->nindexes > 0);
 	pgstat_report_vacuum(RelationGetRelid(rel), rel->rd_rel->relisshared,
 						 Max(vac->live, 0), vac->recently_dead +
 						 (vac->do_indexes ? zheap_sweep_left(vac->sweep) :
 						  zheap_old_keys_count(rel)), start);
-}
-
-/* how old a relfrozenxid is; a table without one is very old */
-static uint32
-frozenxid_age(TransactionId xid)
-{
-	if (!TransactionIdIsNormal(xid))
-		return PG_INT32_MAX;
-	return (uint32) Max((int32) (ReadNextTransactionId() - xid), 0);
-}
-
-/* does core want relfrozenxid to be advanced, by its own rules */
-static bool
-wants_frozenxid(Relation rel, const VacuumParams *params)
-{
-	int			limit = params->freeze_table_age;
-
-	if (limit < 0)
-		limit = vacuum_freeze_table_age;
-	limit = Min(limit, autovacuum_freeze_max_age * 0.95);
-	return params->is_wraparound ||
-		frozenxid_age(rel->rd_rel->relfrozenxid) >= (uint32) limit;
-}
-
-/* from this age on autovacuum comes for the sake of relfrozenxid */
-static uint32
-forced_age(Relation rel)
-{
-	int			limit = autovacuum_freeze_max_age;
-	StdRdOptions *options = (StdRdOptions *) rel->rd_options;
-
-	if (options != NULL && options->autovacuum.freeze_max_age >= 0)
-		limit = Min(limit, options->autovacuum.freeze_max_age);
-	return (uint32) limit;
-}
-
-/*
- * Advance relfrozenxid, which takes no look at any page.  Returns whether
- * that was all that autovacuum came for.
- */
-static bool
-advance_frozenxid(Relation rel, const VacuumParams *params)
-{
-	Form_pg_class form = rel->rd_rel;
-	uint32		age;
-
-	if (!wants_frozenxid(rel, params))
-		return false;
-	undo_frozen_raise_horizons();
-	age = Min(frozenxid_age(form->relfrozenxid),
-			  frozenxid_age(undo_frozen_xid()));
-	update_relstats(rel, form->relpages, form->reltuples, form->relallvisible,
-					form->relhasindex);
-	undo_frozen_warn_of_age(autovacuum_freeze_max_age);
-	if (!params->is_wraparound || age >= forced_age(rel))
-		return false;
-	if (params->log_min_duration == 0)
-		ereport(LOG,
-				(errmsg("automatic vacuum to prevent wraparound of table \"%s.%s.%s\": advanced relfrozenxid, read no page",
-						get_database_name(MyDatabaseId),
-						get_namespace_name(RelationGetNamespace(rel)),
-						RelationGetRelationName(rel))));
-	return true;
 }
 
 /* what the session had used, and done, when the vacuum began */
@@ -973,7 +891,7 @@ zheap_vacuum_relation(Relation rel, struct VacuumParams *params,
 	Assert(CritSectionCount == 0 && !RecoveryInProgress());
 
 	pg_rusage_init(&usage);
-	if (advance_frozenxid(rel, params))
+	if (zheap_frozenxid_advance(rel, params))
 		return;
 	vac->rel = rel;
 	vac->params = params;
