@@ -195,7 +195,7 @@ SKIP:
 my $reference = slurp_file("$docs/reference.md");
 my %there;
 for my $line (split /\n/, $node->safe_psql('guide_monitoring', q{
-SELECT name, CASE WHEN unit = 'kB' AND boot_val::bigint >= 1024 THEN boot_val::bigint / 1024 || 'MB' WHEN boot_val = '-1' THEN '-1' ELSE boot_val || coalesce(unit, '') END, CASE context WHEN 'user' THEN 'any user may set it' WHEN 'superuser' THEN 'superusers may set it' ELSE context END
+SELECT name, CASE WHEN boot_val = '-1' OR unit IS NULL THEN boot_val WHEN unit <> 'kB' THEN boot_val || unit WHEN boot_val::bigint < 1024 THEN boot_val || 'kB' ELSE boot_val::bigint / 1024 || 'MB' END, CASE context WHEN 'user' THEN 'any user may set it' WHEN 'superuser' THEN 'superusers may set it' ELSE context END
 	FROM pg_settings WHERE name ~ '^zheap\.' AND name !~ '^zheap\.debug_'
 UNION ALL
 SELECT p.proname || '()', '', has_function_privilege('pg_monitor', p.oid, 'EXECUTE')::text || ' ' || has_function_privilege('public', p.oid, 'EXECUTE')
