@@ -7,8 +7,8 @@ read in part), changes that stay in place, move, delete, insert, each below
 savepoints that may be rolled back to; REPEATABLE READ readers with snapshots of
 all ages; transactions that are prepared.  As nothing waits for long, each
 statement must have the same rows, or the same SQLSTATE, on both sides: what is
-locked by whom is compared, too.  So xact slots give out, rows end as stubs and
-lockers get overflow locks.  In the end the server is killed: what transactions
+locked by whom is compared, too.  So xact slots give out, and rows end and are locked
+by the shared one.  In the end the server is killed: what transactions
 that were prepared have locked is compared before and after, and as they are
 resolved one by one.
 
@@ -17,9 +17,7 @@ usage: crowd.py --bindir DIR [--seeds FIRST-LAST] [--steps N] [--sessions N]
 --wide: rows of up to a page, with few xact slots.  Starts a throw-away cluster
 for each seed (as an ordinary user when run by root).  Exits non-zero if a seed
 failed.  FOR KEY SHARE isn't compared where heap waits for lockers of a newer
-version, which zheap does not.  With knobs drawn (zheap.debug_seed) keep
-"origins" and "logs": with few of the first more rows are waited for than heap
-does (Z24).
+version, which zheap does not.
 """
 import argparse
 import os
