@@ -353,68 +353,71 @@ version_accept(ZReadContext *cx, ZWalk *walk, ZWalkState state, Buffer buffer,
 /* records looked at for that; a history of my own may be of any length */
 #define AGREE_BUDGET			1000
 
-/* an MVCC snapshot is taken to see the version: do its records say so? */
+/*
+ * An MVCC snapshot is taken to see the version: do its records say so?  Yes, too,
+ * when the budget is used up.
+ */
 static bool
-records_agree(const ZReadContext *cx, const ZWalk *walk)
+records_agree_within(const ZReadContext *cx, const ZWalk *walk, int *budget)
 {
 	ZWalk		at = *walk;
+	ZFindResult found = ZFIND_OTHER;
+	bool		agree = false;
 
 	at.stop = InvalidUndoRecPtr;
 	at.image = NULL;
 	at.missing = NULL;
-	at.budget = AGREE_BUDGET;
-	for (;;)
+	at.budget = *budget;
+	while (found == ZFIND_OTHER)
 	{
-		switch (mvcc_status(cx, &at, InvalidBuffer))
-		{
-			case ZXACT_ALL_VISIBLE:
-			case ZXACT_COMMITTED:
-				return true;
-			case ZXACT_CURRENT:
-				break;
-			default:
-				return false;
-		}
-		switch (zheap_walk_find(&at, false))
-		{
-			case ZFIND_FOUND:
-				return at.undo.cid < cx->snapshot->curcid;
-			case ZFIND_OTHER:
-				break;
-			case ZFIND_LIMIT:
-				return true;
-			default:
-				return false;
-		}
+		ZXactStatus status = mvcc_status(cx, &at, InvalidBuffer);
+
+		agree = status == ZXACT_ALL_VISIBLE || status == ZXACT_COMMITTED;
+		if (status != ZXACT_CURRENT)
+			break;
+		found = zheap_walk_find(&at, false);
+		agree = found == ZFIND_LIMIT ||
+			(found == ZFIND_FOUND && at.undo.cid < cx->snapshot->curcid);
 	}
+	*budget = Max(at.budget, 0);
+	return agree;
+}
+
+static bool
+records_agree(const ZReadContext *cx, const ZWalk *walk)
+{
+	int			budget = AGREE_BUDGET;
+
+	return records_agree_within(cx, walk, &budget);
 }
 
 /* the same for a row as it stands on the page */
 static bool
 row_agrees(const ZReadContext *cx, Page page, BlockNumber block,
-		   OffsetNumber off)
+		   OffsetNumber off, int *budget)
 {
 	ZWalk		walk;
 
 	zheap_walk_init(&walk, cx->rel, unconstify(UndoReader *, &cx->reader),
 					&cx->hz, block, off, NULL, NULL);
 	return zheap_walk_start(&walk, page) != ZWALK_OWNED ||
-		records_agree(cx, &walk);
+		records_agree_within(cx, &walk, budget);
 }
 
-/* and for all rows with the xact slot id */
+/* and for all rows with the xact slot id, within one budget */
 static bool
 rows_agree(const ZReadContext *cx, Page page, BlockNumber block, uint8 id)
 {
 	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	int			budget = AGREE_BUDGET;
 
-	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	for (OffsetNumber off = FirstOffsetNumber; off <= max && budget > 0; off++)
 	{
 		ItemId		lp = PageGetItemId(page, off);
 
 		if (ItemIdIsNormal(lp) &&
 			*(uint8 *) PageGetItem(page, lp) == id &&
-			!row_agrees(cx, page, block, off))
+			!row_agrees(cx, page, block, off, &budget))
 			return false;
 	}
 	return true;
@@ -823,7 +826,7 @@ zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
 			{
 				Assert(undo_debug_damage ||
 					   row_agrees(cx, page, BufferGetBlockNumber(buffer),
-								  off));
+								  off, &(int) {AGREE_BUDGET}));
 				return true;
 			}
 			if (walk.slot == NULL)

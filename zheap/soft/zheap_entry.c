@@ -135,6 +135,6 @@ zheap_entry_insert(Relation rel, const ZSoftIndexes *indexes,
 						 true, NULL);
 		}
 		zheap_old_keys_note(rel, index, old, oldlen, tid);
-		index_close(index, NoLock);
+		index_close(index, RowExclusiveLock);
 	}
 }
