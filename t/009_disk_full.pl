@@ -90,4 +90,5 @@ ok(start_after_kill($node), 'start when there is room');
 is($node->safe_psql('postgres', $digest), $before, 'nothing is lost');
 check_tables($node, 'after the last crash');
 $node->stop;
+log_is_clean($node, 'could not (?:extend|write)|File too large|startup process');
 done_testing();

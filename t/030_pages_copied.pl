@@ -1,6 +1,6 @@
 # Who writes pages of tables past us (undo/README): databases, tablespaces and
-# tables that are copied with their pages' positions, pages logged at commit,
-# checksums, a base backup and pg_rewind.  Behind each of them large values change
+# tables that are copied with their pages' positions, pages logged at commit, and
+# checksums (backups: t/306, t/307, t/308).  Behind each of them large values change
 # in part, so that bytes are left out of WAL where redo may copy them (U24), pages
 # get to disk as they are then, and the server is killed.  A heap table of the same
 # history says what there must be.  With wal_level = minimal and replica.

@@ -129,7 +129,8 @@ CREATE EVENT TRIGGER e1 ON ddl_command_end EXECUTE FUNCTION on_ddl();
 CREATE EVENT TRIGGER e2 ON sql_drop EXECUTE FUNCTION on_ddl();
 CREATE EVENT TRIGGER e3 ON table_rewrite EXECUTE FUNCTION on_ddl();
 """
-DDL = ("CREATE INDEX ix%(n)d ON t (v)", "CREATE INDEX ix%(n)d ON p (k, v)", 	   "DROP INDEX IF EXISTS ix%(o)d", "ALTER TABLE t ADD x%(n)d int DEFAULT 7", "ALTER TABLE t ADD x%(n)d text DEFAULT 'x' || act('p', 'upd:0 see:0', 3, 3)",
+DDL = ("CREATE INDEX ix%(n)d ON t (v)", "CREATE INDEX ix%(n)d ON p (k, v)",
+	   "DROP INDEX IF EXISTS ix%(o)d", "ALTER TABLE t ADD x%(n)d int DEFAULT 7", "ALTER TABLE t ADD x%(n)d text DEFAULT 'x' || act('p', 'upd:0 see:0', 3, 3)",
 	   "ALTER TABLE t DROP IF EXISTS x%(o)d", "ALTER TABLE t ALTER v TYPE bigint", "ALTER TABLE t ALTER v TYPE int",
 	   "ALTER TABLE t ALTER v TYPE int USING act('p', '%(s)s', id, v::int)", "ALTER TABLE p ALTER k TYPE bigint",
 	   "ALTER TABLE p ALTER k TYPE int", "TRUNCATE c", "TRUNCATE p", "TRUNCATE t, c", "ALTER TABLE t SET (fillfactor = %(f)d)",
@@ -198,7 +199,6 @@ class History:
 
     def __init__(self, node, seed, args):
         self.node, self.args, self.r = node, args, random.Random(seed)
-        self.seed = seed
         self.done, self.codes, self.triggers = [], {}, {}
         self.cursors = []
         self.savepoints = self.base = self.skipped = 0
@@ -443,10 +443,10 @@ class History:
             return "DROP TRIGGER %s ON %s" % (name, self.triggers.pop(name))
         self.triggers[name] = table
         when = r.choice(["BEFORE", "AFTER"])
-        return "CREATE %s TRIGGER %s %s %s ON %s %s FOR EACH ROW EXECUTE FUNCTION row_trigger('%s', '%d', '%s', '%s')" % (
+        return "CREATE %s TRIGGER %s %s %s ON %s FOR EACH ROW EXECUTE FUNCTION row_trigger('%s', '%d', '%s', '%s')" % (
             "CONSTRAINT" if when == "AFTER" and r.random() < 0.3 else "", name, when,
             r.choice(["UPDATE", "DELETE", "INSERT", "INSERT OR UPDATE OR DELETE", "UPDATE OR DELETE"]), table,
-            "", table, r.choice([1, 2, 3]), self.script(), r.choice(["", "", "new", "null"]))
+            table, r.choice([1, 2, 3]), self.script(), r.choice(["", "", "new", "null"]))
 
     def control(self):
         r = self.r
@@ -480,12 +480,12 @@ class History:
             self.kept = dict(self.triggers)
         table = r.choice(["t", "t", "t", "p"])
         if self.args.ddl and r.random() < 0.3:
-            return self.ddl(table)
+            return self.ddl()
         kind = r.choices([self.update, self.delete, self.insert, self.merge, self.changing_ctes, self.cursor,
                           self.trigger, self.refill, self.lock, None], [18, 8, 14, 22, 6, 9, 5, 6, 4, 14])[0]
         return kind(table) if kind else self.control()
 
-    def ddl(self, _):
+    def ddl(self):
         r = self.r
         n = len(self.done)
         # those who scan a table meet the rows of the sides in other orders

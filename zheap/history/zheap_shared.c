@@ -63,6 +63,17 @@ shared_place(BlockNumber block)
 	return *s;
 }
 
+static inline SharedLink
+head_of(const ZXactSlotData *slot)
+{
+	SharedLink	link;
+
+	link.youngest = ZSharedYoungest(slot);
+	link.ends = (slot->fxid_bits & ZSHARED_ENDS) != 0;
+	link.urp = slot->urp;
+	return link;
+}
+
 static inline bool
 is_head(const ZShared *s, char persistence, BlockNumber block,
 		const SharedLink *link)
@@ -279,13 +290,10 @@ static bool
 read_onto(ZShared *s, UndoReader *reader, const UndoHorizons *hz,
 		  BlockNumber block, const ZXactSlotData *slot)
 {
-	SharedLink	head;
+	SharedLink	head = head_of(slot);
 	SharedRead	r = {0};
 	bool		met = false;
 
-	head.youngest = ZSharedYoungest(slot);
-	head.ends = (slot->fxid_bits & ZSHARED_ENDS) != 0;
-	head.urp = slot->urp;
 	if (slot->fxid_bits & ZSHARED_BASE)
 	{
 		r.base_fxid = head.youngest;
@@ -378,8 +386,7 @@ zheap_shared_get(UndoReader *reader, const UndoHorizons *hz, Page page,
 	if (!ZPageHasShared(page))
 		return NULL;
 	slot = ZPageGetShared(page);
-	head.youngest = ZSharedYoungest(slot);
-	head.urp = slot->urp;
+	head = head_of(slot);
 	if (head.youngest < hz->all_visible_before)
 		return NULL;
 	s = shared_place(block);

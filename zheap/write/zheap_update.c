@@ -712,14 +712,14 @@ update_set_slot(const ZRowWrite *w, const ZUpdatePlan *plan,
 static void
 update_count(Relation rel, const ZRowWrite *w, const ZUpdatePlan *plan)
 {
+	bool		hot = !plan->move && plan->new_entries == NULL;
+
 	zheap_stat_count(rel, update_counter(w, plan), 1);
-	if (!plan->move && plan->new_entries != NULL)
+	if (!plan->move && !hot)
 		zheap_stat_count(rel, ZSTAT_NEW_KEYS, 1);
-	/* an in-place update leaves no dead row behind */
-	pgstat_count_heap_update(rel, !plan->move && plan->new_entries == NULL,
-							 plan->move && !plan->same_page);
-	/* but entries that are work for VACUUM, if any */
-	if (!plan->move && plan->new_entries == NULL)
+	pgstat_count_heap_update(rel, hot, plan->move && !plan->same_page);
+	/* it leaves no dead row behind, unlike others: old entries are VACUUM's work */
+	if (hot)
 		pgstat_update_heap_dead_tuples(rel, 1);
 }
 
