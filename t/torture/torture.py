@@ -18,6 +18,8 @@ transactions are rolled back.  After each restart:
   - with --lockers N, as many prepared transactions lock rows of a page or two,
     whose rows are updated all the time: they are still prepared, each row
     refuses and grants exactly what their locks say, no update is lost;
+  - with --copies N, up to so many copies of a database that is used before and
+    after hold what their twins hold;
   - zheap_check and bt_index_check(heapallindexed) find nothing;
   - the log has no assertion, panic or corruption message.
 
@@ -26,7 +28,7 @@ promotes the standby, and the other becomes the new standby by pg_rewind or
 pg_basebackup.  Readers compare on the standby too.
 
 usage: torture.py --bindir DIR [--cycles N] [--seed N] [--seconds S]
-                  [--clients N] [--standby] [--lockers N] [--keep]
+                  [--clients N] [--standby] [--lockers N] [--copies N] [--keep]
 
 Starts throw-away clusters (as an ordinary user when run by root).  Exit status
 0: nothing was lost.  Needs python3-psycopg2, zheap_am and amcheck installed.
@@ -46,12 +48,12 @@ import psycopg2
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 "..", "python"))
 from throwaway import Cluster, become_ordinary  # noqa: E402
+from copies import Copies  # noqa: E402
+from lockers import Lockers  # noqa: E402
+from rules import Lost, outside  # noqa: E402
 
 ACCOUNTS = 240
 START = 1000
-PARENTS = 150	# rows below UPDATED are only locked FOR KEY SHARE
-UPDATED = 90
-MODES = ("KEY SHARE", "SHARE", "NO KEY UPDATE", "UPDATE")
 # what a killed server, a lock or a race may answer; all else is a failure
 EXPECTED = {None, "40001", "40P01", "55P03", "57014", "57P01", "57P02",
             "57P03", "08006", "08003", "23505", "40003"}
@@ -67,7 +69,6 @@ CREATE TABLE haccount (LIKE account) USING heap;
 ALTER TABLE haccount ADD PRIMARY KEY (id);
 CREATE TABLE receipt (client int, n int, payload text, md5 text,
 	PRIMARY KEY (client, n)) USING zheap;
-CREATE TABLE parent (id int PRIMARY KEY, n int NOT NULL) USING zheap;
 CREATE FUNCTION mirror() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE n int;
 BEGIN
@@ -90,8 +91,7 @@ CREATE TRIGGER mirror AFTER INSERT OR UPDATE OR DELETE ON account
 	FOR EACH ROW EXECUTE FUNCTION mirror();
 INSERT INTO account SELECT g, %d, g %% 7, 'n', NULL
 	FROM generate_series(1, %d) g;
-INSERT INTO parent SELECT g, 0 FROM generate_series(1, %d) g;
-""" % (START, ACCOUNTS, PARENTS)
+""" % (START, ACCOUNTS)
 
 PLANS = {"seq": "on,off,off", "index": "off,on,off", "bitmap": "off,off,on"}
 
@@ -121,10 +121,6 @@ SELECT 'bt_index_check ' || i.indexrelid::regclass, f FROM pg_index i
 	JOIN pg_class t ON t.oid = i.indrelid AND t.relnamespace = 'public'::regnamespace
 	OR t.oid = i.indrelid AND t.relkind = 't',
 	LATERAL pg_temp.index_fault(i.indexrelid) f WHERE f IS NOT NULL"""
-
-
-class Lost(Exception):
-    """Something that must hold doesn't."""
 
 
 def text_of(r):
@@ -175,40 +171,6 @@ def gid_of(key):
     return "t_%d_%d" % key
 
 
-class Lockers:
-    """What --lockers knows: who was prepared, with which locks, and the updates
-    of parents that were acknowledged."""
-
-    def __init__(self):
-        self.held = {}		# gid -> {parent: index of MODES}
-        self.maybe = set()	# gids of held: no answer to PREPARE, or to its end
-        self.updates = [0, 0]	# acknowledged, without an answer
-        self.number = 0
-
-    def grants(self, parent, mode):
-        return all(locks[parent] + mode < len(MODES) - 1
-                   for locks in self.held.values() if parent in locks)
-
-    def draw(self, r):
-        """Locks that nobody else's refuse: {parent: index of MODES}."""
-        locks = {}
-        for parent in r.sample(range(1, PARENTS + 1), r.choice([1, 1, 2, 5])):
-            mode = 0 if parent < UPDATED else r.choice([0, 0, 0, 1, 1, 2, 3])
-            if self.grants(parent, mode):
-                locks[parent] = mode
-        return locks
-
-    def settle(self, prepared):
-        known = set(self.held)
-        if prepared - known or known - self.maybe - prepared:
-            raise Lost("prepared lockers: %s too many, %s gone" % (
-                sorted(prepared - known)[:5],
-                sorted(known - self.maybe - prepared)[:5]))
-        for gid in known - prepared:
-            del self.held[gid]
-        self.maybe.clear()
-
-
 def remove_future_two_phase(cluster):
     """Remove state files of transactions that were prepared behind the checkpoint
     from which a copied folder will start: since 17 core does so, but meets an
@@ -237,12 +199,16 @@ class Torture:
         self.args = args
         self.random = random.Random(args.seed)
         self.ledger = Ledger()
-        self.lockers = Lockers()
+        self.lockers = Lockers(args.lockers)
+        self.copies = Copies(self, args.copies)
         self.next = [0] * args.clients
         self.stop = threading.Event()
         self.failures = []
         self.commits = self.kills = self.reads = self.rewinds = 0
         self.node = Cluster(args.bindir, "a")
+        if not args.standby and self.random.random() < 0.4:
+            # no checksums, without which pg_rewind doesn't work (18: with)
+            self.node.initdb_options = ("-A", "trust", "-N")
         self.other = None
         # wal_consistency_checking
         self.compares = args.standby or random.Random(args.seed * 7 + 3).random() < 0.5
@@ -271,6 +237,8 @@ max_standby_streaming_delay = 500ms
 wal_retrieve_retry_interval = 100ms
 deadlock_timeout = 50ms
 lock_timeout = 200ms
+wal_level = %s
+wal_compression = %s
 max_prepared_transactions = %d
 synchronous_standby_names = '%s'
 """ % (r.choice(["on", "off"]),
@@ -280,7 +248,9 @@ synchronous_standby_names = '%s'
             r.choice([20, 200]), r.choice([1, 2]),
             r.choice(["0", "8kB", "256kB"]),
             r.choice(["zheap", "", ""]), r.choice(["on", "off"]),
-            30 + self.args.lockers, "*" if sync else "")
+            "replica" if self.other else r.choice([
+                "replica", "logical", "minimal\nmax_wal_senders = 0"]),
+            r.choice(["on", "off"]), 30 + self.args.lockers, "*" if sync else "")
         # redo for a file that was dropped later finds zero pages, which core's
         # comparison takes for damaged ones unless images are restored.  While
         # full_page_writes goes off, processes still have the old settings
@@ -459,106 +429,9 @@ synchronous_standby_names = '%s'
         time.sleep(r.choice([0, 0, 0.02]))
         yes = r.random() < 0.5
         state[key] = "Pyes?" if yes else "Pno?"
-        self.outside(conn, "%s PREPARED '%s'" % ("COMMIT" if yes else "ROLLBACK",
-                                                 gid_of(key)))
+        outside(conn, "%s PREPARED '%s'" % ("COMMIT" if yes else "ROLLBACK",
+                                            gid_of(key)))
         state[key] = "yes" if yes else "no"
-
-    def outside(self, conn, sql):
-        """Run what no transaction block may contain."""
-        conn.autocommit = True
-        try:
-            conn.cursor().execute(sql)
-        finally:
-            if not conn.closed:
-                conn.autocommit = False
-
-    def prepare_lockers(self):
-        """Until the cycle ends, end some prepared lockers and prepare others."""
-        known = self.lockers
-
-        def turn(conn, r):
-            cur = conn.cursor()
-            if len(known.held) >= self.args.lockers:
-                gid = r.choice(sorted(known.held))
-                known.maybe.add(gid)
-                self.outside(conn, "%s PREPARED '%s'" % (
-                    r.choice(["COMMIT", "ROLLBACK"]), gid))
-                del known.held[gid]
-                known.maybe.discard(gid)
-                return
-            known.number += 1
-            gid, locks = "l_%d" % known.number, known.draw(r)
-            for parent, mode in locks.items():
-                if r.random() < 0.2:
-                    cur.execute("SAVEPOINT s")
-                cur.execute("SELECT FROM parent WHERE id = %%s FOR %s" % MODES[mode],
-                            (parent,))
-            known.held[gid] = locks
-            known.maybe.add(gid)
-            try:
-                cur.execute("PREPARE TRANSACTION %s", (gid,))
-            except psycopg2.Error as e:
-                if e.pgcode is not None:	# an answer: it was rolled back
-                    del known.held[gid]
-                    known.maybe.discard(gid)
-                raise
-            known.maybe.discard(gid)
-            conn.commit()
-
-        self.guard(turn, random.Random(self.random.random()))
-
-    def update_parents(self):
-        known = self.lockers
-
-        def turn(conn, r):
-            cur = conn.cursor()
-            n = 0
-            for _ in range(r.choice([1, 2, 6])):
-                cur.execute("SAVEPOINT s")
-                cur.execute("SELECT FROM parent WHERE id = %s FOR KEY SHARE",
-                            (r.randrange(1, UPDATED),))
-                cur.execute("UPDATE parent SET n = n + 1 WHERE id = %s",
-                            (r.randrange(1, UPDATED),))
-                if r.random() < 0.3:
-                    cur.execute("ROLLBACK TO s")
-                else:
-                    n += 1
-            if r.random() < 0.2:
-                conn.rollback()
-                return
-            known.updates[1] += n
-            self.commit(conn)
-            known.updates[0] += n
-            known.updates[1] -= n
-
-        self.guard(turn, random.Random(self.random.random()))
-
-    def check_lockers(self, conn, prepared):
-        """Nobody but the prepared lockers holds a parent now."""
-        known = self.lockers
-        known.settle(prepared)
-        cur = conn.cursor()
-        cur.execute("SELECT sum(n), count(*) FROM parent")
-        total, rows = cur.fetchone()
-        low, unknown = known.updates
-        if rows != PARENTS or not low <= total <= low + unknown:
-            raise Lost("parents: %d rows, sum %d; %d updates were acknowledged, "
-                       "%d had no answer" % (rows, total, low, unknown))
-        known.updates[:] = [total, 0]
-        for parent in range(1, PARENTS + 1):
-            for mode, name in enumerate(MODES):
-                cur.execute("SAVEPOINT s")
-                try:
-                    cur.execute("SELECT FROM parent WHERE id = %%s FOR %s NOWAIT"
-                                % name, (parent,))
-                    got = True
-                except psycopg2.errors.LockNotAvailable:
-                    got = False
-                cur.execute("ROLLBACK TO s")
-                if got != known.grants(parent, mode):
-                    raise Lost("parent %d: FOR %s is %s" % (
-                        parent, name, "granted" if got else "refused"))
-        conn.rollback()
 
     def reader(self, standby):
         def read(conn, r):
@@ -579,13 +452,12 @@ synchronous_standby_names = '%s'
             # freezing beside aborted deletes trips an assertion of core's in
             # 15: it may set all-frozen without all-visible.  TOAST is heap
             with conn.cursor() as cur:
-                cur.execute(r.choice([
+                cur.execute(r.choice(self.lockers.maintenance() + [
                     "CHECKPOINT", "CHECKPOINT", "VACUUM account",
                     "VACUUM receipt", "VACUUM (FREEZE, PROCESS_TOAST off) account",
                     "REINDEX INDEX account_k", "ANALYZE account",
                     "VACUUM FULL account", "CLUSTER account USING account_pkey",
                     "VACUUM (INDEX_CLEANUP off) account",
-                    "VACUUM parent", "VACUUM (FREEZE) parent",
                     "SELECT pg_switch_wal()"]))
             time.sleep(r.random() * 0.3)
         self.guard(keep, random.Random(self.random.random()))
@@ -606,12 +478,17 @@ synchronous_standby_names = '%s'
         if total != START * ACCOUNTS:
             raise Lost("%s, %s scan: sum %s" % (who, plan, total))
 
+    def look(self, cur, who):
+        for plan in PLANS:
+            self.compare(cur, who, plan)
+        cur.execute(CHECKS)
+        self.no_faults(cur.fetchall(), who)
+
     def check(self, cycle, last):
         conn = self.node.wait_ready()
         cur = conn.cursor()
         cur.execute("SET statement_timeout = '120s'; SET lock_timeout = 0")
-        for plan in PLANS:
-            self.compare(cur, "cycle %d" % cycle, plan)
+        self.look(cur, "cycle %d" % cycle)
         cur.execute("SELECT client, n FROM receipt")
         present = set(cur.fetchall())
         cur.execute("SELECT count(*) FROM receipt WHERE md5(payload) <> md5")
@@ -621,15 +498,13 @@ synchronous_standby_names = '%s'
         gids = {g for g, in cur.fetchall()}
         prepared = {tuple(map(int, g.split("_")[1:])) for g in gids if g[0] == "t"}
         self.ledger.settle(present, prepared)
-        cur.execute(CHECKS)
-        self.no_faults(cur.fetchall(), "cycle %d" % cycle)
         conn.commit()
-        if self.args.lockers:
-            self.check_lockers(conn, {g for g in gids if g[0] == "l"})
+        self.lockers.check(conn, {g for g in gids if g[0] == "l"})
+        self.copies.check(conn)
         conn.autocommit = True
         if last:
-            for gid in self.lockers.held:
-                cur.execute("COMMIT PREPARED %s", (gid,))
+            self.lockers.end(cur)
+            self.copies.end(cur)
         for key in sorted(prepared):
             if last or self.random.random() < 0.7:
                 cur.execute("%s PREPARED '%s'" % (
@@ -670,9 +545,9 @@ synchronous_standby_names = '%s'
                    for i in range(self.args.clients)]
         threads.append(threading.Thread(target=self.reader, args=(False,)))
         threads.append(threading.Thread(target=self.keeper))
-        if self.args.lockers:
-            threads += [threading.Thread(target=f) for f in (
-                self.prepare_lockers, self.update_parents, self.update_parents)]
+        for work in self.lockers.works() + self.copies.works():
+            threads.append(threading.Thread(target=self.guard, args=(
+                work, random.Random(self.random.random()))))
         if self.other is not None:
             threads.append(threading.Thread(target=self.reader, args=(True,)))
         for t in threads:
@@ -770,7 +645,9 @@ synchronous_standby_names = '%s'
         self.node.start()
         conn = psycopg2.connect(self.node.dsn())
         conn.cursor().execute(SCHEMA)
+        self.lockers.create(conn.cursor())
         conn.commit()
+        self.copies.create(conn, SCHEMA)
         conn.close()
         if args.standby:
             self.rebuild(rewind=False)
@@ -785,10 +662,9 @@ synchronous_standby_names = '%s'
             self.check_log(self.node)
             if args.standby and cycle < args.cycles:
                 self.rebuild(self.random.random() < 0.6)
-            print("cycle %d ok: %d commits acknowledged, %d prepared lockers, "
-                  "%d updates of parents, %.1f s" % (
-                      cycle, self.commits - commits, len(self.lockers.held),
-                      self.lockers.updates[0], time.time() - begin), flush=True)
+            print("cycle %d ok: %d commits acknowledged%s%s, %.1f s" % (
+                cycle, self.commits - commits, self.lockers, self.copies,
+                time.time() - begin), flush=True)
         self.node.stop()
         self.check_log(self.node)
 
@@ -806,6 +682,8 @@ def main():
                     help="half of the changes are of an indexed column, in place")
     ap.add_argument("--lockers", type=int, default=0,
                     help="so many prepared transactions that lock rows")
+    ap.add_argument("--copies", type=int, default=0,
+                    help="so many copies of a database that is used")
     ap.add_argument("--keep", action="store_true")
     args = ap.parse_args()
     become_ordinary(__file__)
