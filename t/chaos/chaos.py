@@ -164,7 +164,7 @@ def fails(args, seed, steps, **drawn):
 def storm(args, seed):
     run = Storm(argparse.Namespace(bindir=args.bindir, seed=seed, seconds=3.0,
                                    cycles=2, clients=4, standby=False,
-                                   keyed=args.keyed))
+                                   lockers=0, copies=0, keyed=args.keyed))
     try:
         run.run()
         return None

@@ -37,7 +37,16 @@ class Copies:
             for _ in range(r.randrange(1, 6)):
                 cur = conn.cursor()
                 for _ in range(r.randrange(1, 8)):
-                    self.torture.op(cur, r)
+                    if r.random() < 0.6:
+                        self.torture.op(cur, r)
+                        continue
+                    # large values, in place: what their old bytes lend isn't logged
+                    a = r.randrange(1, 240)
+                    cur.execute(
+                        "UPDATE account SET big = overlay(coalesce(big, repeat('v', "
+                        "9000)) placing %s from %s) WHERE id BETWEEN %s AND %s",
+                        (chr(r.randrange(97, 123)) * 9, r.randrange(1, 2000), a,
+                         a + r.choice([0, 20, 240])))
                 conn.rollback() if r.random() < 0.2 else conn.commit()
         finally:
             conn.close()
@@ -55,7 +64,7 @@ class Copies:
         name = "copy_%d" % self.number
         outside(conn, "CREATE DATABASE %s TEMPLATE %s STRATEGY %s" % (
             name, r.choice(["source"] + sorted(self.names)),
-            r.choice(["wal_log", "file_copy"])))
+            r.choice(["wal_log", "wal_log", "file_copy"])))
         self.names.add(name)
         for database in r.sample([name, "source"], r.choice([1, 2])):
             self.change(database, r)
@@ -81,5 +90,5 @@ class Copies:
             self.checked += 1
 
     def end(self, cur):
-        for name in self.names | {"source"}:
+        for name in self.names | ({"source"} if self.count else set()):
             cur.execute("DROP DATABASE %s" % name)

@@ -182,12 +182,15 @@ def remove_future_two_phase(cluster):
         return
     with open(label) as f:
         label = f.read()
-    # a rewound folder's label says the timeline in the file's name alone
-    timeline, = re.search(r"\(file ([0-9A-F]{8})", label).groups()
-    record = cluster.tool(
-        "pg_waldump", "-p", os.path.join(cluster.data, "pg_wal"), "-n", "1",
-        "-t", str(int(timeline, 16)),
-        "-s", re.search(r"CHECKPOINT LOCATION: (\S+)", label).group(1))
+    place = re.search(r"CHECKPOINT LOCATION: (\S+)", label).group(1)
+    high, low = (int(x, 16) for x in place.split("/"))
+    # a timeline that ended in this segment has left but a .partial one: the
+    # newest one's file begins with all of it
+    wal = os.path.join(cluster.data, "pg_wal")
+    newest = max(n for n in os.listdir(wal)
+                 if re.fullmatch("[0-9A-F]{8}%08X%08X" % (high, low >> 24), n))
+    record = cluster.tool("pg_waldump", "-p", wal, "-n", "1",
+                          "-t", str(int(newest[:8], 16)), "-s", place)
     epoch, xid = re.search(r"; xid (\d+):(\d+);", record).groups()
     for name in names:
         if int(name, 16) >= int(epoch) << 32 | int(xid):
@@ -244,12 +247,12 @@ synchronous_standby_names = '%s'
 """ % (r.choice(["on", "off"]),
             # pg_rewind refuses to work without full page writes
             "on" if self.other else r.choice(["on", "off"]),
-            r.choice(["1MB", "4MB", "64MB"]), r.choice(["64MB", "1GB"]),
+            r.choice(["1MB", "1MB", "4MB", "64MB"]), r.choice(["64MB", "1GB"]),
             r.choice([20, 200]), r.choice([1, 2]),
             r.choice(["0", "8kB", "256kB"]),
             r.choice(["zheap", "", ""]), r.choice(["on", "off"]),
             "replica" if self.other else r.choice([
-                "replica", "logical", "minimal\nmax_wal_senders = 0"]),
+                "replica", "logical"] + ["minimal\nmax_wal_senders = 0"] * 2),
             r.choice(["on", "off"]), 30 + self.args.lockers, "*" if sync else "")
         # redo for a file that was dropped later finds zero pages, which core's
         # comparison takes for damaged ones unless images are restored.  While
