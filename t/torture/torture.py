@@ -171,15 +171,13 @@ def gid_of(key):
     return "t_%d_%d" % key
 
 
-def remove_future_two_phase(cluster):
-    """Remove state files of transactions that were prepared behind the checkpoint
-    from which a copied folder will start: since 17 core does so, but meets an
-    assertion of its own in doing it.  Redo makes them anew."""
-    folder = os.path.join(cluster.data, "pg_twophase")
-    names = [n for n in os.listdir(folder) if len(n) == 16]  # of 17 and later
+def next_fxid(cluster):
+    """As the checkpoint says from which this folder starts."""
     label = os.path.join(cluster.data, "backup_label")
-    if not names or not os.path.exists(label):  # pg_rewind had nothing to do
-        return
+    if not os.path.exists(label):
+        control = cluster.tool("pg_controldata", cluster.data)
+        epoch, xid = re.search(r"NextXID: +(\d+):(\d+)", control).groups()
+        return int(epoch) << 32 | int(xid)
     with open(label) as f:
         label = f.read()
     place = re.search(r"CHECKPOINT LOCATION: (\S+)", label).group(1)
@@ -192,9 +190,20 @@ def remove_future_two_phase(cluster):
     record = cluster.tool("pg_waldump", "-p", wal, "-n", "1",
                           "-t", str(int(newest[:8], 16)), "-s", place)
     epoch, xid = re.search(r"; xid (\d+):(\d+);", record).groups()
-    for name in names:
-        if int(name, 16) >= int(epoch) << 32 | int(xid):
-            os.remove(os.path.join(folder, name))
+    return int(epoch) << 32 | int(xid)
+
+
+def remove_future_two_phase(cluster):
+    """Remove state files of transactions that were prepared behind the checkpoint
+    from which a killed server or a copied folder will start: since 17 core does so,
+    but meets an assertion of its own in doing it.  Redo makes them anew."""
+    folder = os.path.join(cluster.data, "pg_twophase")
+    names = [n for n in os.listdir(folder) if len(n) == 16]  # of 17 and later
+    if names:
+        end = next_fxid(cluster)
+        for name in names:
+            if int(name, 16) >= end:
+                os.remove(os.path.join(folder, name))
 
 
 class Torture:
@@ -569,12 +578,14 @@ synchronous_standby_names = '%s'
         self.check_log(self.node)
         for _ in range(self.random.choice([0, 0, 0, 1, 1, 2])):
             self.write_settings(self.node)
+            remove_future_two_phase(self.node)
             self.node.launch()
             time.sleep(self.random.uniform(0.02, 0.8))
             self.node.kill()
             self.kills += 1
             self.check_log(self.node)
         self.write_settings(self.node)
+        remove_future_two_phase(self.node)
         self.node.launch()
 
     def fail_over(self):
@@ -612,6 +623,7 @@ synchronous_standby_names = '%s'
             conn.autocommit = True
             conn.cursor().execute("CHECKPOINT")  # pg_rewind of 15 needs it
             conn.close()
+            remove_future_two_phase(other)  # pg_rewind starts it
             other.tool("pg_rewind", "-D", other.data,
                        "--source-server=" + node.dsn())
             self.rewinds += 1
