@@ -223,7 +223,8 @@ class Crowd:
             more -= {x[0] for x in heap[1]}
             if {x[0] for x in heap[1]} - {x[0] for x in zheap[1]}:
                 return False
-        for q in self.pairs:
+        # first who waits for this row: another one's end could let them have it
+        for q in sorted(self.pairs, key=lambda q: q.row != p.row):
             if q.sql and not q.sides[0].look():
                 self.cancel(q)
         # its own locks are in nobody's way now
