@@ -8,7 +8,7 @@ meets its locks.  What every statement answered (rows, counts, SQLSTATE; those b
 error are left out by the server), and after each pair of turns all rows, must be the
 same on both sides.
 
-usage: pipelines.py --bindir DIR [--seeds FIRST-LAST] [--steps N] [--am heap] [--verbose]
+usage: pipelines.py --bindir DIR [--seeds FIRST-LAST] [--steps N] [--am heap]
 
 --steps: turns of a seed.  --am heap compares heap with heap: that tests the test.
 """
@@ -25,7 +25,7 @@ from throwaway import Cluster, Difference, become_ordinary, play_history, play_s
 SETTINGS = """
 fsync = off
 autovacuum = off
-lock_timeout = 30ms
+lock_timeout = 200ms
 enable_seqscan = off
 zheap.discard_naptime = 20
 log_min_error_statement = panic
@@ -112,8 +112,7 @@ class History:
         self.new = ROWS
         self.open = [False, False]
         self.admin = Session(pq, node.dsn())
-        self.sides = ("heap", args.am)
-        for side, am in zip("hz", self.sides):
+        for side, am in ("h", "heap"), ("z", args.am):
             self.admin.execute("DROP TABLE IF EXISTS %s; CREATE TABLE %s (id int PRIMARY KEY, k int UNIQUE, v int, t text) "
                                "USING %s WITH (fillfactor = %d)" % (side, side, am, self.r.choice([50, 100])))
             self.admin.execute("INSERT INTO %s SELECT g, g, 0, repeat('x', g * 7) FROM generate_series(1, %d) g" % (side, ROWS))
@@ -217,7 +216,6 @@ def main():
     ap.add_argument("--seeds", default="1-10")
     ap.add_argument("--steps", type=int, default=60)
     ap.add_argument("--am", default="zheap", help="heap: tests the test itself")
-    ap.add_argument("--verbose", action="store_true")
     args = ap.parse_args()
     become_ordinary(__file__)
     pq = load_libpq(args.bindir)
