@@ -110,7 +110,6 @@ class History:
         self.codes = {}
         self.statements = 0
         self.new = ROWS
-        self.open = [False, False]
         self.admin = Session(pq, node.dsn())
         for side, am in ("h", "heap"), ("z", args.am):
             self.admin.execute("DROP TABLE IF EXISTS %s; CREATE TABLE %s (id int PRIMARY KEY, k int UNIQUE, v int, t text) "
@@ -151,18 +150,18 @@ class History:
         r, batch = self.r, []
         if self.state(n) == FAILED:
             batch.append(("ROLLBACK TO p", ()) if r.random() < 0.5 else ("ROLLBACK", ()))
-        self.open[n] = self.state(n) != IDLE and batch != [("ROLLBACK", ())]
+        opened = self.state(n) != IDLE and batch != [("ROLLBACK", ())]
         for _ in range(r.randrange(1, 5)):
-            if not self.open[n] and r.random() < 0.4:
+            if not opened and r.random() < 0.4:
                 batch.append(("BEGIN", ()))
-                self.open[n] = True
+                opened = True
             for _ in range(r.randrange(1, 6)):
                 batch.append(self.statement())
-                if self.open[n] and r.random() < 0.25:
+                if opened and r.random() < 0.25:
                     batch.append((r.choice(["SAVEPOINT p", "SAVEPOINT p", "ROLLBACK TO p", "RELEASE p"]), ()))
             if r.random() < 0.5:
                 batch.append((r.choice(["COMMIT", "COMMIT", "ROLLBACK"]), ()))
-                self.open[n] = False
+                opened = False
             if r.random() < 0.6:
                 batch.append(None)
         return batch if batch[-1] is None else batch + [None]
@@ -171,8 +170,7 @@ class History:
         heap = self.sessions[n][0]
         return heap.pq.PQtransactionStatus(heap.conn)
 
-    def compare(self, what, answers):
-        heap, zheap = answers
+    def compare(self, what, heap, zheap):
         if heap != zheap:
             raise Difference("%s\nheap  %s\nzheap %s" % (what, str(heap)[:1500], str(zheap)[:1500]))
 
@@ -183,7 +181,7 @@ class History:
             answers.append(session.pipeline([x and (x[0].replace("%T", side), x[1]) for x in batch]))
         for step, heap, zheap in zip(batch, *answers):
             self.done.append("%d: %s -> %s" % (n, str(step)[:150], str(zheap)[:80]))
-            self.compare("session %d: %s" % (n, step), (heap, zheap))
+            self.compare("session %d: %s" % (n, step), heap, zheap)
             if heap[0] == FATAL_ERROR:
                 self.codes[heap[1]] = self.codes.get(heap[1], 0) + 1
         self.statements += len(batch)
@@ -201,7 +199,7 @@ class History:
             if step % 10 == 9:
                 for s in sum(self.sessions, []):
                     s.execute("ROLLBACK")
-            self.compare("all rows", [self.admin.execute("SELECT id, k, v, md5(t) FROM " + side) for side in "hz"])
+            self.compare("all rows", *[self.admin.execute("SELECT id, k, v, md5(t) FROM " + side) for side in "hz"])
         for s in sum(self.sessions, []):
             s.execute("ROLLBACK")
         if self.args.am == "zheap":

@@ -90,5 +90,7 @@ class Copies:
             self.checked += 1
 
     def end(self, cur):
-        for name in self.names | ({"source"} if self.count else set()):
+        if not self.count:
+            return
+        for name in self.names | {"source"}:
             cur.execute("DROP DATABASE %s" % name)

@@ -175,21 +175,19 @@ def next_fxid(cluster):
     """As the checkpoint says from which this folder starts."""
     label = os.path.join(cluster.data, "backup_label")
     if not os.path.exists(label):
-        control = cluster.tool("pg_controldata", cluster.data)
-        epoch, xid = re.search(r"NextXID: +(\d+):(\d+)", control).groups()
-        return int(epoch) << 32 | int(xid)
-    with open(label) as f:
-        label = f.read()
-    place = re.search(r"CHECKPOINT LOCATION: (\S+)", label).group(1)
-    high, low = (int(x, 16) for x in place.split("/"))
-    # a timeline that ended in this segment has left but a .partial one: the
-    # newest one's file begins with all of it
-    wal = os.path.join(cluster.data, "pg_wal")
-    newest = max(n for n in os.listdir(wal)
-                 if re.fullmatch("[0-9A-F]{8}%08X%08X" % (high, low >> 24), n))
-    record = cluster.tool("pg_waldump", "-p", wal, "-n", "1",
-                          "-t", str(int(newest[:8], 16)), "-s", place)
-    epoch, xid = re.search(r"; xid (\d+):(\d+);", record).groups()
+        said = cluster.tool("pg_controldata", cluster.data)
+    else:
+        with open(label) as f:
+            place = re.search(r"CHECKPOINT LOCATION: (\S+)", f.read()).group(1)
+        high, low = (int(x, 16) for x in place.split("/"))
+        # a timeline that ended in this segment has left but a .partial one: the
+        # newest one's file begins with all of it
+        wal = os.path.join(cluster.data, "pg_wal")
+        newest = max(n for n in os.listdir(wal)
+                     if re.fullmatch("[0-9A-F]{8}%08X%08X" % (high, low >> 24), n))
+        said = cluster.tool("pg_waldump", "-p", wal, "-n", "1",
+                            "-t", str(int(newest[:8], 16)), "-s", place)
+    epoch, xid = re.search(r"(?:; xid|NextXID:) +(\d+):(\d+)", said).groups()
     return int(epoch) << 32 | int(xid)
 
 
@@ -577,13 +575,15 @@ synchronous_standby_names = '%s'
         """Start after a kill, sometimes killed again on the way."""
         self.check_log(self.node)
         for _ in range(self.random.choice([0, 0, 0, 1, 1, 2])):
-            self.write_settings(self.node)
-            remove_future_two_phase(self.node)
-            self.node.launch()
+            self.launch()
             time.sleep(self.random.uniform(0.02, 0.8))
             self.node.kill()
             self.kills += 1
             self.check_log(self.node)
+        self.launch()
+
+    def launch(self):
+        """Start a killed server, with other settings."""
         self.write_settings(self.node)
         remove_future_two_phase(self.node)
         self.node.launch()
