@@ -411,21 +411,130 @@ report_log(const DiscardPlan *plan, UndoPassReport *report, int *max)
 	}
 }
 
+/* a pass over all logs */
+typedef struct DiscardPass
+{
+	UndoHorizons before;		/* U and H as they are */
+	UndoHorizons after;			/* as they will be */
+	Fxid		horizon;		/* H at the most */
+	Fxid		running;		/* oldest writer met that was running */
+	DiscardPlan *plans;			/* of logs that could be read */
+	int			nplans;
+	bool		blind;			/* there are others */
+	bool		all_empty;
+	UndoScanResult *result;
+} DiscardPass;
+
 static void
-report_pass(const DiscardPlan *plans, int nplans, Fxid horizon, bool blind)
+report_pass(const DiscardPass *pass)
 {
 	UndoPassReport report = {0};
 	int			max = 0;
 
-	report.horizon = horizon;
-	if (blind)
+	report.horizon = pass->horizon;
+	if (pass->blind)
 		report.kept_by |= UNDO_KEPT_UNREADABLE;
 	report.steps = palloc(sizeof(UndoStatStep) *
-						  (nplans * (UNDO_SCAN_MARKS + 1) + 1));
-	for (int i = 0; i < nplans; i++)
-		report_log(&plans[i], &report, &max);
+						  (pass->nplans * (UNDO_SCAN_MARKS + 1) + 1));
+	for (int i = 0; i < pass->nplans; i++)
+		report_log(&pass->plans[i], &report, &max);
 	undo_stat_report_pass(&report);
 	pfree(report.steps);
+}
+
+/* ----------------------------------------------------------------
+ *	the pass
+ * ----------------------------------------------------------------
+ */
+
+/* Scan a log and plan how far its head moves, and what H must be for that. */
+static void
+pass_over_log(DiscardPass *pass, const UndoLogRef *ref,
+			  UndoScanContext *context)
+{
+	UndoHorizons planned = pass->before;
+	DiscardPlan *plan = &pass->plans[pass->nplans];
+	UndoScanResult *result = pass->result;
+	Fxid		running;
+
+	plan->ref = *ref;
+	plan->scan = undo_scan_of_log(ref);
+	if (!undo_scan_log(ref, plan->scan, context))
+	{
+		/*
+		 * whatever it holds: all_visible_before stays, nothing of it is
+		 * discarded
+		 */
+		pass->blind = true;
+		pass->all_empty = false;
+		return;
+	}
+	result->oldest_unapplied = older(result->oldest_unapplied,
+									 log_oldest_unapplied(plan, &running));
+	pass->running = older(pass->running, running);
+
+	UNDO_POINT("pass-log-scanned");
+	planned.discard_before = pass->horizon;
+	plan->scan->in_progress = true;
+	plan_log(plan, &planned);
+	plan->scan->in_progress = false;
+	if (plan->max_discarded != InvalidFxid)
+		pass->after.discard_before = Max(pass->after.discard_before,
+										 plan->max_discarded + 1);
+	if (plan->kept != InvalidFxid)
+		pass->after.discard_before = Max(pass->after.discard_before,
+										 plan->kept + 1);
+	if (!plan->empty)
+	{
+		pass->all_empty = false;
+		result->retained += plan->scan->cursor.seq - plan->head.seq + 1;
+	}
+	pass->nplans++;
+}
+
+/* All logs were scanned: decide U and H. */
+static void
+pass_decide(DiscardPass *pass, Fxid idle_step)
+{
+	const UndoHorizons *before = &pass->before;
+	UndoHorizons *after = &pass->after;
+
+	Assert(after->discard_before == before->discard_before ||
+		   after->discard_before <= pass->horizon);
+	if (pass->all_empty && pass->horizon > after->discard_before &&
+		pass->horizon - after->discard_before >= idle_step)
+		after->discard_before = pass->horizon;
+	if (!pass->blind)
+		after->all_visible_before = after->discard_before;
+	after->all_visible_before =
+		older(after->all_visible_before,
+			  older(pass->result->oldest_unapplied, pass->running));
+	after->all_visible_before = Max(after->all_visible_before,
+									before->all_visible_before);
+	Assert(after->all_visible_before <= after->discard_before);
+	Assert(after->discard_before >= before->discard_before);
+}
+
+/* Move the heads; if none moves, the horizons alone. */
+static void
+pass_publish(DiscardPass *pass)
+{
+	const UndoHorizons *after = &pass->after;
+	UndoScanResult *result = pass->result;
+
+	for (int i = 0; i < pass->nplans; i++)
+		if (pass->plans[i].moves)
+		{
+			publish_plan(&pass->plans[i], after->all_visible_before,
+						 after->discard_before);
+			result->discarded = true;
+		}
+	if (!result->discarded &&
+		(after->all_visible_before > pass->before.all_visible_before ||
+		 after->discard_before > pass->before.discard_before))
+		undo_log_discard(RELPERSISTENCE_PERMANENT, UNDO_TEMP_LOG,
+						 InvalidBlockNumber, 0, after->all_visible_before,
+						 after->discard_before);
 }
 
 /*
@@ -436,19 +545,10 @@ report_pass(const DiscardPlan *plans, int nplans, Fxid horizon, bool blind)
 void
 undo_discard_pass(bool connected, UndoScanResult *result)
 {
-	UndoScanContext context = {0};
-	UndoHorizons before;
-	UndoHorizons planned;
-	Fxid		horizon;
-	Fxid		discard_before;
-	Fxid		all_visible_before;
+	DiscardPass pass = {.all_empty = true, .result = result};
+	UndoScanContext context = {.result = result};
 	UndoLogRef *refs;
-	DiscardPlan *plans;
 	int			nlogs;
-	int			nplans = 0;
-	Fxid		running = InvalidFxid;
-	bool		blind = false;
-	bool		all_empty = true;
 	Fxid		idle_step = IDLE_HORIZON_STEP;
 
 	AssertNoPageLocked();
@@ -462,91 +562,29 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 		return;					/* a new cluster under pg_upgrade */
 	if (pg_atomic_exchange_u32(&UndoShmem->raise_wanted, 0) != 0)
 		idle_step = 1;
-	before = undo_log_horizons();
-	horizon = oldest_needed(connected);
+	pass.before = pass.after = undo_log_horizons();
+	pass.horizon = oldest_needed(connected);
 	UNDO_POINT("pass-horizon");
 
-	planned.all_visible_before = before.all_visible_before;
-	planned.discard_before = horizon;
-	context.all_visible_before = before.all_visible_before;
-	context.result = result;
+	context.all_visible_before = pass.before.all_visible_before;
 	refs = undo_scan_list_logs(&nlogs);
-	plans = palloc0(sizeof(DiscardPlan) * (nlogs + 1));
-	discard_before = before.discard_before;
+	pass.plans = palloc0(sizeof(DiscardPlan) * (nlogs + 1));
 	for (int i = 0; i < nlogs; i++)
-	{
-		DiscardPlan *plan = &plans[nplans];
-		Fxid		log_running;
-
-		plan->ref = refs[i];
-		plan->scan = undo_scan_of_log(&refs[i]);
-		if (!undo_scan_log(&refs[i], plan->scan, &context))
-		{
-			/*
-			 * whatever it holds: all_visible_before stays, nothing of it is
-			 * discarded
-			 */
-			blind = true;
-			all_empty = false;
-			continue;
-		}
-		result->oldest_unapplied =
-			older(result->oldest_unapplied,
-				  log_oldest_unapplied(plan, &log_running));
-		running = older(running, log_running);
-
-		UNDO_POINT("pass-log-scanned");
-		plan->scan->in_progress = true;
-		plan_log(plan, &planned);
-		plan->scan->in_progress = false;
-		if (plan->max_discarded != InvalidFxid)
-			discard_before = Max(discard_before, plan->max_discarded + 1);
-		if (plan->kept != InvalidFxid)
-			discard_before = Max(discard_before, plan->kept + 1);
-		if (!plan->empty)
-		{
-			all_empty = false;
-			result->retained += plan->scan->cursor.seq - plan->head.seq + 1;
-		}
-		nplans++;
-	}
-
-	Assert(discard_before == before.discard_before ||
-		   discard_before <= horizon);
-	if (all_empty && horizon > discard_before &&
-		horizon - discard_before >= idle_step)
-		discard_before = horizon;
-	all_visible_before = blind ? before.all_visible_before : discard_before;
-	all_visible_before =
-		older(all_visible_before, older(result->oldest_unapplied, running));
-	all_visible_before = Max(all_visible_before, before.all_visible_before);
-	Assert(all_visible_before <= discard_before);
-	Assert(discard_before >= before.discard_before);
+		pass_over_log(&pass, &refs[i], &context);
+	pass_decide(&pass, idle_step);
 	UNDO_POINT("pass-decided");
 	pg_atomic_write_u64(&UndoShmem->oldest_unapplied,
 						result->oldest_unapplied);
 
-	for (int i = 0; i < nplans; i++)
-		if (plans[i].moves)
-		{
-			publish_plan(&plans[i], all_visible_before, discard_before);
-			result->discarded = true;
-		}
-	if (!result->discarded &&
-		(all_visible_before > before.all_visible_before ||
-		 discard_before > before.discard_before))
-		undo_log_discard(RELPERSISTENCE_PERMANENT, UNDO_TEMP_LOG,
-						 InvalidBlockNumber, 0, all_visible_before,
-						 discard_before);
-
+	pass_publish(&pass);
 	pg_atomic_write_u64(&UndoShmem->retained, result->retained);
 	pg_atomic_fetch_add_u64(&UndoShmem->passes, 1);
-	report_pass(plans, nplans, horizon, blind);
+	report_pass(&pass);
 	UNDO_POINT("pass-published");
 
-	for (int i = 0; i < nplans; i++)
-		shrink_log(&plans[i]);
+	for (int i = 0; i < pass.nplans; i++)
+		shrink_log(&pass.plans[i]);
 
-	pfree(plans);
+	pfree(pass.plans);
 	pfree(refs);
 }

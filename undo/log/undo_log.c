@@ -488,126 +488,154 @@ note_growth(void)
 		undo_room_wanted = true;
 }
 
+/* a page switch on its way: pages are pinned first, then locked */
+typedef struct PageSwitch
+{
+	char		persistence;
+	UndoLogNumber number;
+	UndoLogShared *log;
+	BlockNumber tail;			/* Invalid: the log has no page yet */
+	BlockNumber block;			/* of the tail to be */
+	Buffer		newbuf;
+	Buffer		oldbuf;			/* the tail, if its link changes */
+	Buffer		ctlbuf;
+	xl_undo_switch rec;
+} PageSwitch;
+
+/* find a page that was discarded, or extend the file, and pin everything */
+static void
+switch_prepare(PageSwitch *s)
+{
+	UndoLogShared *log = s->log;
+	RelFileLocator locator = undo_file_of_log(s->persistence, s->number);
+	bool		permanent = s->persistence == RELPERSISTENCE_PERMANENT;
+	bool		splice = false;
+	BlockNumber after = InvalidBlockNumber;
+	PGAlignedBlock spare;
+
+	Assert(pg_atomic_read_u32(&log->state) == UNDO_LOG_ATTACHED);
+	Assert(pg_atomic_read_u32(&log->owner_pid) == MyProcPid);
+	s->tail = pg_atomic_read_u32(&log->tail);
+	s->block = s->tail == InvalidBlockNumber ? InvalidBlockNumber :
+		recyclable_page(s->persistence, s->number, s->tail, &after);
+	if (s->block == InvalidBlockNumber)
+	{
+		splice = true;
+		s->block = pg_atomic_read_u32(&log->used_blocks);
+		if (s->tail == InvalidBlockNumber)
+			after = s->block;	/* a ring of one */
+		if (s->block == 0)
+			report_page_in_use(s->number, s->block);
+		extend_to(locator, s->block, permanent);
+		if (!copy_spare_page(s->persistence, s->number, s->block, spare.data))
+			report_page_in_use(s->number, s->block);
+	}
+	if (s->block == s->tail || after == 0)
+		report_page_in_use(s->number, s->block);
+	s->newbuf = undo_file_read_log(s->persistence, s->number, s->block);
+	s->oldbuf = InvalidBuffer;
+	if (splice && s->tail != InvalidBlockNumber)
+		s->oldbuf = undo_file_read_log(s->persistence, s->number, s->tail);
+	s->ctlbuf = pin_control(s->persistence, s->number);
+	s->rec.seq = pg_atomic_read_u64(&log->seq) + 1;
+	s->rec.next = after;
+	s->rec.used_blocks = Max(pg_atomic_read_u32(&log->used_blocks),
+							 s->block + 1);
+	s->rec.first = s->tail == InvalidBlockNumber;
+}
+
+/* the pages, all locked, in the critical section */
+static void
+switch_apply(const PageSwitch *s, UndoControlData *control)
+{
+	undo_page_init(BufferGetPage(s->newbuf), s->rec.next, s->rec.seq);
+	MarkBufferDirty(s->newbuf);
+	if (BufferIsValid(s->oldbuf))
+	{
+		UndoPageGetOpaque(BufferGetPage(s->oldbuf))->next = s->block;
+		MarkBufferDirty(s->oldbuf);
+	}
+	control->tail = s->block;
+	control->seq = s->rec.seq;
+	control->used_blocks = s->rec.used_blocks;
+	if (s->rec.first)
+	{
+		control->head = s->block;
+		control->head_offset = UNDO_FIRST_OFFSET;
+	}
+	MarkBufferDirty(s->ctlbuf);
+}
+
+static void
+switch_log(const PageSwitch *s)
+{
+	XLogRecPtr	lsn;
+
+	XLogBeginInsert();
+	XLogRegisterData((char *) &s->rec, SizeOfUndoSwitch);
+	XLogRegisterBuffer(0, s->newbuf, REGBUF_WILL_INIT | REGBUF_STANDARD);
+	XLogRegisterBuffer(1, s->ctlbuf, REGBUF_STANDARD);
+	if (BufferIsValid(s->oldbuf))
+		XLogRegisterBuffer(2, s->oldbuf, REGBUF_STANDARD);
+	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_SWITCH);
+	PageSetLSN(BufferGetPage(s->newbuf), lsn);
+	PageSetLSN(BufferGetPage(s->ctlbuf), lsn);
+	if (BufferIsValid(s->oldbuf))
+		PageSetLSN(BufferGetPage(s->oldbuf), lsn);
+}
+
 Buffer
 undo_log_switch(char persistence, UndoLogNumber number)
 {
+	PageSwitch	s = {.persistence = persistence, .number = number};
 	UndoLogShared *log;
-	RelFileLocator locator;
-	bool		permanent = persistence == RELPERSISTENCE_PERMANENT;
-	BlockNumber tail;
-	BlockNumber block;
-	BlockNumber after = InvalidBlockNumber;
-	bool		splice = false;
-	PGAlignedBlock spare;
-	Buffer		newbuf;
-	Buffer		oldbuf = InvalidBuffer;
-	Buffer		ctlbuf;
 	UndoControlData *control;
-	xl_undo_switch xlrec = {0};
 
 	Assert(CritSectionCount == 0 && !RecoveryInProgress());
 	Assert((number == UNDO_TEMP_LOG) == (persistence == RELPERSISTENCE_TEMP));
 	if (persistence == RELPERSISTENCE_TEMP)
 		return switch_temp();
 
-	/* find a page, pin everything */
-	log = undo_shmem_log(persistence, number);
-	locator = undo_file_of_log(persistence, number);
-	Assert(pg_atomic_read_u32(&log->state) == UNDO_LOG_ATTACHED);
-	Assert(pg_atomic_read_u32(&log->owner_pid) == MyProcPid);
-	tail = pg_atomic_read_u32(&log->tail);
-	block = tail == InvalidBlockNumber ? InvalidBlockNumber :
-		recyclable_page(persistence, number, tail, &after);
-	if (block == InvalidBlockNumber)
-	{
-		splice = true;
-		block = pg_atomic_read_u32(&log->used_blocks);
-		if (tail == InvalidBlockNumber)
-			after = block;		/* a ring of one */
-		if (block == 0)
-			report_page_in_use(number, block);
-		extend_to(locator, block, permanent);
-		if (!copy_spare_page(persistence, number, block, spare.data))
-			report_page_in_use(number, block);
-	}
-	if (block == tail || after == 0)
-		report_page_in_use(number, block);
-	newbuf = undo_file_read_log(persistence, number, block);
-	if (splice && tail != InvalidBlockNumber)
-		oldbuf = undo_file_read_log(persistence, number, tail);
-	ctlbuf = pin_control(persistence, number);
-	xlrec.seq = pg_atomic_read_u64(&log->seq) + 1;
-	xlrec.next = after;
-	xlrec.used_blocks = Max(pg_atomic_read_u32(&log->used_blocks), block + 1);
-	xlrec.first = tail == InvalidBlockNumber;
-
+	log = s.log = undo_shmem_log(persistence, number);
+	switch_prepare(&s);
 	UNDO_POINT("switch-extended");
 
 	/* lock, apply, log */
-	LockBuffer(ctlbuf, BUFFER_LOCK_EXCLUSIVE);
-	LockBuffer(newbuf, BUFFER_LOCK_EXCLUSIVE);
-	if (BufferIsValid(oldbuf))
-		LockBuffer(oldbuf, BUFFER_LOCK_EXCLUSIVE);
-	control = UndoPageGetControl(BufferGetPage(ctlbuf));
+	LockBuffer(s.ctlbuf, BUFFER_LOCK_EXCLUSIVE);
+	LockBuffer(s.newbuf, BUFFER_LOCK_EXCLUSIVE);
+	if (BufferIsValid(s.oldbuf))
+		LockBuffer(s.oldbuf, BUFFER_LOCK_EXCLUSIVE);
+	control = UndoPageGetControl(BufferGetPage(s.ctlbuf));
 
 	/* it may have been read again since it was loaded */
-	if (control->tail != tail || control->seq + 1 != xlrec.seq)
+	if (control->tail != s.tail || control->seq + 1 != s.rec.seq)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("control page of undo log %u has changed its tail",
 						number)));
-	Assert(xlrec.used_blocks > block &&
-		   xlrec.first == (tail == InvalidBlockNumber));
+	Assert(s.rec.used_blocks > s.block);
 	START_CRIT_SECTION();
-	undo_page_init(BufferGetPage(newbuf), xlrec.next, xlrec.seq);
-	MarkBufferDirty(newbuf);
-	if (BufferIsValid(oldbuf))
-	{
-		UndoPageGetOpaque(BufferGetPage(oldbuf))->next = block;
-		MarkBufferDirty(oldbuf);
-	}
-	control->tail = block;
-	control->seq = xlrec.seq;
-	control->used_blocks = xlrec.used_blocks;
-	if (xlrec.first)
-	{
-		control->head = block;
-		control->head_offset = UNDO_FIRST_OFFSET;
-	}
-	MarkBufferDirty(ctlbuf);
-	if (permanent)
-	{
-		XLogRecPtr	lsn;
-
-		XLogBeginInsert();
-		XLogRegisterData((char *) &xlrec, SizeOfUndoSwitch);
-		XLogRegisterBuffer(0, newbuf, REGBUF_WILL_INIT | REGBUF_STANDARD);
-		XLogRegisterBuffer(1, ctlbuf, REGBUF_STANDARD);
-		if (BufferIsValid(oldbuf))
-			XLogRegisterBuffer(2, oldbuf, REGBUF_STANDARD);
-		lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_SWITCH);
-		PageSetLSN(BufferGetPage(newbuf), lsn);
-		PageSetLSN(BufferGetPage(ctlbuf), lsn);
-		if (BufferIsValid(oldbuf))
-			PageSetLSN(BufferGetPage(oldbuf), lsn);
-	}
+	switch_apply(&s, control);
+	if (persistence == RELPERSISTENCE_PERMANENT)
+		switch_log(&s);
 	UNDO_POINT("switch-logged");
 
 	/* mirrors last (U9) */
-	pg_atomic_write_u32(&log->used_blocks, xlrec.used_blocks);
-	pg_atomic_write_u64(&log->seq, xlrec.seq);
-	if (xlrec.first)
-		pg_atomic_write_u64(&log->head, UndoLogHead(block, UNDO_FIRST_OFFSET));
-	pg_atomic_write_u32(&log->tail, block);
+	pg_atomic_write_u32(&log->used_blocks, s.rec.used_blocks);
+	pg_atomic_write_u64(&log->seq, s.rec.seq);
+	if (s.rec.first)
+		pg_atomic_write_u64(&log->head,
+							UndoLogHead(s.block, UNDO_FIRST_OFFSET));
+	pg_atomic_write_u32(&log->tail, s.block);
 	END_CRIT_SECTION();
 
-	if (BufferIsValid(oldbuf))
-		UnlockReleaseBuffer(oldbuf);
-	UnlockReleaseBuffer(ctlbuf);
+	if (BufferIsValid(s.oldbuf))
+		UnlockReleaseBuffer(s.oldbuf);
+	UnlockReleaseBuffer(s.ctlbuf);
 	note_growth();
-	AssertPageExclusive(newbuf);
+	AssertPageExclusive(s.newbuf);
 	UNDO_POINT("switch-done");
-	return newbuf;
+	return s.newbuf;
 }
 
 /* The tail page's block; Invalid (0 for a temporary log) if there is none. */

@@ -478,13 +478,13 @@ start_workers(const UndoScanResult *found)
 static void
 warn_of_old_rollback(Fxid oldest_unapplied)
 {
-	static Fxid told = InvalidFxid;
+	static Fxid warned = InvalidFxid;
 	Fxid		next = U64FromFullTransactionId(ReadNextFullTransactionId());
 
-	if (oldest_unapplied == InvalidFxid || oldest_unapplied == told ||
+	if (oldest_unapplied == InvalidFxid || oldest_unapplied == warned ||
 		next - oldest_unapplied <= WARN_AGE)
 		return;
-	told = oldest_unapplied;
+	warned = oldest_unapplied;
 	ereport(WARNING,
 			(errmsg("transaction " UINT64_FORMAT " was aborted long ago and is not rolled back yet",
 					oldest_unapplied),
@@ -499,14 +499,14 @@ warn_of_old_rollback(Fxid oldest_unapplied)
 static void
 warn_of_limit(uint64 npages)
 {
-	static bool told = false;
+	static bool warned = false;
 	uint64		kb = npages * (BLCKSZ / 1024);
 
 	if (undo_max_size < 0 || kb * 100 < (uint64) undo_max_size * 70)
-		told = false;
-	else if (!told && kb * 100 >= (uint64) undo_max_size * 80)
+		warned = false;
+	else if (!warned && kb * 100 >= (uint64) undo_max_size * 80)
 	{
-		told = true;
+		warned = true;
 		ereport(WARNING,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("undo takes " UINT64_FORMAT " kB of the %d kB that zheap.max_undo_size allows",

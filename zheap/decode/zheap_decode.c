@@ -250,7 +250,7 @@ is_decoded(XLogReaderState *record)
 				return head.logical_len > 0;
 			}
 		case XLOG_ZHEAP_DELTA:
-			return (zheap_delta_flags(record) & ZDELTA_TOLD) != 0;
+			return (zheap_delta_flags(record) & ZDELTA_DECODED) != 0;
 	}
 	return false;
 }

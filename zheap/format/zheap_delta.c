@@ -252,7 +252,7 @@ zheap_delta_begin_parts(ZPageDelta *delta, Relation rel, Buffer buffer)
 
 	delta->rel = rel;
 	delta->buffer = buffer;
-	delta->told = false;
+	delta->decoded = false;
 	delta->whole = false;
 	delta->nparts = 0;
 	memcpy(delta->work.data, BufferGetPage(buffer), BLCKSZ);
@@ -341,8 +341,9 @@ zheap_delta_finish(ZPageDelta *delta, Fxid conflict)
 		XLogRecPtr	lsn;
 
 		XLogBeginInsert();
-		delta_register_head(head, delta->told ? ZDELTA_TOLD : 0, conflict);
-		if (delta->told)
+		delta_register_head(head, delta->decoded ? ZDELTA_DECODED : 0,
+							conflict);
+		if (delta->decoded)
 			XLogSetRecordFlags(XLOG_INCLUDE_ORIGIN);
 		if (ranges.overflow)
 			XLogRegisterBuffer(0, delta->buffer,

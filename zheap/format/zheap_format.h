@@ -73,7 +73,7 @@ typedef struct ZPageDelta
 {
 	Relation	rel;
 	Buffer		buffer;
-	bool		told;			/* to decoding: a speculative row goes; false
+	bool		decoded;		/* to decoding: a speculative row goes; false
 								 * to begin with */
 	ZPageUse	before;			/* of the page; only if begun as a whole */
 	bool		whole;			/* any byte may have changed, else these: */
@@ -113,7 +113,7 @@ extern bool zheap_delta_share(Relation rel, Buffer buffer);
  *				full image; GROW, SHARE: no data
  */
 #define ZDELTA_CONFLICT			0x01
-#define ZDELTA_TOLD				0x02	/* a speculative insertion failed, and
+#define ZDELTA_DECODED			0x02	/* a speculative insertion failed, and
 										 * decoding is to know */
 #define ZDELTA_GROW				0x04	/* no ranges: one xact slot more */
 #define ZDELTA_SHARE			0x08	/* likewise: a shared xact slot */

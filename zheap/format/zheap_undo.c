@@ -34,6 +34,22 @@
 #define SizeOfTid				6
 #define SizeOfElsewhere			8	/* besides link and missing bytes */
 
+/* at most; a diff's are three numbers below 2^16, the last bits are a flag */
+#define SizeOfLink				(UNDO_MAX_PACKED + UNDO_MAX_PACKED_URP)
+#define SizeOfDiffHead			9
+
+/*
+ * cid, prev_fxid, below; base; the old header, its link, where a copy is from;
+ * diff; count of ranges, flags, token, a move's TID.  Not all at once, but so
+ * it is easily seen.
+ */
+StaticAssertDecl(3 * UNDO_MAX_PACKED + SizeOfLink +
+				 ZHEAP_HEADER_SIZE + SizeOfLink + SizeOfElsewhere +
+				 SizeOfDiffHead + 2 + sizeof(uint32) + SizeOfTid <=
+				 ZUNDO_MAX_HEAD, "room for all but rows and ranges");
+StaticAssertDecl(SizeOfLink + UNDO_MAX_PACKED + sizeof(uint16) +
+				 SizeOfDiffHead <= ZUNDO_MAX_JUMP, "room for a jump");
+
 /* where the decoder stands */
 typedef struct Cursor
 {

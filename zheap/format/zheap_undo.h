@@ -126,6 +126,14 @@
 
 #define ZUNDO_MAX_RANGES		16
 
+/*
+ * Of a payload, at most: everything but bytes of rows, ranges and the jump; and
+ * the jump but for its bytes.  zheap_undo.c proves both by what it writes.
+ */
+#define ZUNDO_MAX_HEAD			128
+#define ZUNDO_MAX_JUMP			48
+#define ZUNDO_MAX_ROW_BYTES		(UNDO_MAX_PAYLOAD - ZUNDO_MAX_HEAD)
+
 /* one differing stretch behind the headers of two versions of a row */
 typedef struct ZUndoDiff
 {
@@ -236,8 +244,9 @@ static inline Size
 zheap_undo_payload_bound(const ZUndo *u)
 {
 	Assert(u->kind != ZUNDO_SPILL && u->kind != ZUNDO_LIST);
-	return 192 + u->diff.oldmid + u->missing_len +
-		(ZUndoHasJump(u) ? u->jump.diff.oldmid : 0);
+	return ZUNDO_MAX_HEAD + ZUNDO_MAX_RANGES * 2 * sizeof(OffsetNumber) +
+		u->diff.oldmid + u->missing_len +
+		(ZUndoHasJump(u) ? ZUNDO_MAX_JUMP + u->jump.diff.oldmid : 0);
 }
 
 /* encode the payload into buf (at least payload_size bytes); returns size */

@@ -84,12 +84,12 @@ is_head(const ZShared *s, char persistence, BlockNumber block,
 
 bool
 zheap_shared_lock_is_live(const ZSharedLock *lock, const UndoHorizons *hz,
-						  bool *mine)
+						  bool *own)
 {
 	ZXactStatus status = zheap_xact_slot_fxid_status(lock->fxid, hz);
 
-	*mine = status == ZXACT_CURRENT;
-	return *mine || status == ZXACT_RUNNING;
+	*own = status == ZXACT_CURRENT;
+	return *own || status == ZXACT_RUNNING;
 }
 
 /* ----------------------------------------------------------------
@@ -246,9 +246,9 @@ purge_locks(ZShared *s, const UndoHorizons *hz)
 	for (int i = 0; i < s->nlocks; i++)
 	{
 		ZSharedLock lock = s->lock[i];
-		bool		mine;
+		bool		own;
 
-		if (!zheap_shared_lock_is_live(&lock, hz, &mine))
+		if (!zheap_shared_lock_is_live(&lock, hz, &own))
 			continue;
 		lock.next = s->first[lock.off];
 		s->lock[n++] = lock;
@@ -331,9 +331,9 @@ has_locks_of(const ZShared *b, const ZShared *a, const UndoHorizons *hz)
 	{
 		const ZSharedLock *lock = &a->lock[i];
 		int			next = b->first[lock->off];
-		bool		mine;
+		bool		own;
 
-		if (!zheap_shared_lock_is_live(lock, hz, &mine))
+		if (!zheap_shared_lock_is_live(lock, hz, &own))
 			continue;
 		while (next != 0 && (b->lock[next - 1].fxid != lock->fxid ||
 							 b->lock[next - 1].mode != lock->mode))

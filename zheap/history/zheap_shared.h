@@ -86,7 +86,7 @@ extern bool zheap_shared_any_aborted(UndoReader *reader,
 
 /* is the lock's transaction mine (CURRENT) or running; else the lock is dead */
 extern bool zheap_shared_lock_is_live(const ZSharedLock *lock,
-									  const UndoHorizons *hz, bool *mine);
+									  const UndoHorizons *hz, bool *own);
 
 /*
  * Fill shared flags and links of a record that is about to be written, of a kind

@@ -795,9 +795,9 @@ zheap_walk_mark_locked(ZWalk *walk, Page page, bool *named)
 	shared = zheap_shared_get(walk->reader, walk->hz, page, walk->block);
 	for (int i = 0; shared != NULL && i < shared->nlocks; i++)
 	{
-		bool		mine;
+		bool		own;
 
-		if (zheap_shared_lock_is_live(&shared->lock[i], walk->hz, &mine))
+		if (zheap_shared_lock_is_live(&shared->lock[i], walk->hz, &own))
 			named[shared->lock[i].off] = true;
 	}
 	for (int id = 1; id <= nslots; id++)

@@ -42,7 +42,7 @@ extern ZXactStatus zheap_xact_slot_status(Buffer buffer, ZXactSlot slot,
 										  const UndoHorizons *hz);
 
 /* Is its owner my own transaction?  Nobody else is asked about. */
-extern bool zheap_xact_slot_is_mine(ZXactSlot slot, const UndoHorizons *hz);
+extern bool zheap_xact_slot_is_own(ZXactSlot slot, const UndoHorizons *hz);
 
 /*
  * Does any xact slot of the page have an aborted owner (share lock)?  The shared

@@ -208,7 +208,7 @@ zheap_xact_slot_fxid_status(Fxid fxid, const UndoHorizons *hz)
 }
 
 bool
-zheap_xact_slot_is_mine(ZXactSlot slot, const UndoHorizons *hz)
+zheap_xact_slot_is_own(ZXactSlot slot, const UndoHorizons *hz)
 {
 	Fxid		fxid = ZXactSlotFxid(slot);
 

@@ -345,6 +345,61 @@ find_in_progress(ZIndexFetch fetch, ItemPointer tid, Snapshot snapshot,
 	return true;
 }
 
+/*
+ * The version that the snapshot sees, by the row's history; not found, whether
+ * the entry is dead to all goes to *all_dead, if that is wanted.  Page locked.
+ */
+static bool
+find_by_history(ZIndexFetch fetch, ZReadContext *cx, Buffer buffer, Page page,
+				BlockNumber block, OffsetNumber off, bool stale, ZVersion *v,
+				bool *all_dead)
+{
+	bool		own;
+	bool		found;
+
+	AssertPageLocked(buffer);
+	found = !zheap_visibility_is_past(cx, buffer, page, off, &own) &&
+		zheap_visibility_find(cx, buffer, page, block, off, v);
+	if (found)
+		zheap_predicate_lock(cx->rel, cx->snapshot, block, off, v);
+
+	/*
+	 * Others see what I ended.  nbtree marks entries by their TID, of which a
+	 * STALE row may have two.
+	 */
+	if (!found && all_dead && !own && !cx->too_long &&
+		!(stale && fetch->watched.scan != NULL))
+		*all_dead = is_dead_to_all(fetch, cx, buffer, page, block, off);
+	return found;
+}
+
+/*
+ * Of a STALE row: is *v, which was found or not, the version that the scan's
+ * entry stands for?  If not the entry is noted as old where it is, unless
+ * *v becomes the one in progress.  Nothing locked.
+ */
+static bool
+is_of_entry(ZIndexFetch fetch, ItemPointer tid, Snapshot snapshot,
+			Buffer buffer, bool *call_again, bool noting, bool found,
+			ZVersion *v)
+{
+	if (found &&
+		zheap_watch_compare(&fetch->watched, tid, call_again, v->data, v->len,
+							true) == ZKEY_SAME)
+		return true;
+	if (found && snapshot->snapshot_type == SNAPSHOT_NON_VACUUMABLE)
+	{
+		if (is_end(fetch, tid, buffer))
+			return true;
+		note_old(fetch, tid, buffer, true);
+		return false;
+	}
+	if (found || noting)
+		note_old(fetch, tid, buffer, false);
+	return found && snapshot->snapshot_type == SNAPSHOT_DIRTY &&
+		find_in_progress(fetch, tid, snapshot, call_again, v);
+}
+
 bool
 zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 						Snapshot snapshot, TupleTableSlot *slot,
@@ -417,23 +472,10 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 
 	if (zheap_index_fetch_has_row(rel, block, page, off))
 	{
-		bool		mine;
-
 		stale = ZPageMayHoldStale(page) && zheap_page_row_is_stale(page, off);
-		found = !zheap_visibility_is_past(&cx, buffer, page, off, &mine) &&
-			zheap_visibility_find(&cx, buffer, page, block, off, &v);
-		if (found)
-			zheap_predicate_lock(rel, snapshot, block, off, &v);
-
-		/*
-		 * Others see what I ended.  nbtree marks entries by their TID, of
-		 * which a STALE row may have two.
-		 */
-		if (!found && all_dead && !mine && !cx.too_long &&
-			!(stale && fetch->watched.scan != NULL))
-			*all_dead = is_dead_to_all(fetch, &cx, buffer, page, block, off);
+		found = find_by_history(fetch, &cx, buffer, page, block, off, stale,
+								&v, all_dead);
 	}
-
 	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
 	zheap_visibility_end(&cx);
 
@@ -443,25 +485,9 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 		return zheap_index_fetch_tuple(data, tid, snapshot, slot, call_again,
 									   all_dead);
 	}
-	if (unlikely(stale) &&
-		(!found ||
-		 zheap_watch_compare(&fetch->watched, tid, call_again, v.data, v.len,
-							 true) != ZKEY_SAME))
-	{
-		if (found && snapshot->snapshot_type == SNAPSHOT_NON_VACUUMABLE)
-		{
-			found = is_end(fetch, tid, buffer);
-			if (!found)
-				note_old(fetch, tid, buffer, true);
-		}
-		else
-		{
-			if (found || all_dead)
-				note_old(fetch, tid, buffer, false);
-			found = found && snapshot->snapshot_type == SNAPSHOT_DIRTY &&
-				find_in_progress(fetch, tid, snapshot, call_again, &v);
-		}
-	}
+	if (unlikely(stale))
+		found = is_of_entry(fetch, tid, snapshot, buffer, call_again,
+							all_dead != NULL, found, &v);
 	if (found)
 	{
 		ItemPointerData found_tid;
@@ -510,8 +536,8 @@ note_own_end(ZReadContext *cx, Buffer buffer, Page page, OffsetNumber off,
 /*
  * The version that a snapshot of any type sees.  With ended = true an ended
  * version that isn't visible will do, too (its bytes are those that were
- * deleted).  With "mine" the newest version is taken whatever the snapshot
- * says, if my transaction made it, ended or not; *mine says so.  Else, with
+ * deleted).  With "own" the newest version is taken whatever the snapshot
+ * says, if my transaction made it, ended or not; *own says so.  Else, with
  * own_end, a version that is seen names my transaction if that has ended the
  * row.  approximate: as in ZReadContext.  Takes and releases pin and
  * lock.
@@ -519,7 +545,7 @@ note_own_end(ZReadContext *cx, Buffer buffer, Page page, OffsetNumber off,
 static bool
 read_version_asking(Relation rel, const ItemPointerData *tid,
 					Snapshot snapshot, bool ended, bool approximate,
-					bool own_end, ZVersion *v, bool *mine)
+					bool own_end, ZVersion *v, bool *own)
 {
 	BlockNumber block = ItemPointerGetBlockNumber(tid);
 	OffsetNumber off = zheap_tid_offset(tid);
@@ -529,7 +555,7 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 	bool		there;
 	bool		found = false;
 	bool		ended_too = ended;
-	bool		any_mine = mine != NULL ||
+	bool		any_own = own != NULL ||
 		(approximate && snapshot->snapshot_type == SNAPSHOT_SELF);
 
 	Assert(CritSectionCount == 0 && zheap_tid_tag(tid) == 0);
@@ -540,22 +566,22 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 	zheap_rollback_limit_reader(&cx);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
-	if (mine != NULL)
-		*mine = false;
+	if (own != NULL)
+		*own = false;
 	there = zheap_index_fetch_has_row(rel, block, page, off);
-	if (there && any_mine && zheap_visibility_own_as_it_stands(page, off, v))
+	if (there && any_own && zheap_visibility_own_as_it_stands(page, off, v))
 	{
-		Assert(zheap_newest_is_mine(&cx, buffer, page, block, off));
-		if (mine != NULL)
-			*mine = true;
+		Assert(zheap_newest_is_own(&cx, buffer, page, block, off));
+		if (own != NULL)
+			*own = true;
 		found = true;
 	}
 	else if (there)
 	{
-		if (mine != NULL &&
-			zheap_newest_is_mine(&cx, buffer, page, block, off))
+		if (own != NULL &&
+			zheap_newest_is_own(&cx, buffer, page, block, off))
 		{
-			*mine = true;
+			*own = true;
 			ended_too = true;
 			cx.snapshot = SnapshotAny;
 			cx.check_serializable = false;
@@ -575,7 +601,7 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 	{
 		zheap_rollback_for_reader(rel, block);
 		return read_version_asking(rel, tid, snapshot, ended, approximate,
-								   own_end, v, mine);
+								   own_end, v, own);
 	}
 	return found;
 }
@@ -666,7 +692,7 @@ read_meant(Relation rel, const ItemPointerData *tid, ZVersion *v)
 	/* a transaction without an xid has changed nothing */
 	bool		has_xid = TransactionIdIsValid(GetTopTransactionIdIfAny());
 	bool		in_statement = zheap_tid_memory_statement_runs();
-	bool		mine = false;
+	bool		own = false;
 	Snapshot	snapshot = ActiveSnapshotSet() ? GetActiveSnapshot() :
 		SnapshotSelf;
 
@@ -675,9 +701,9 @@ read_meant(Relation rel, const ItemPointerData *tid, ZVersion *v)
 	if (read_version_asking(rel, tid, snapshot, false,
 							!IsolationUsesXactSnapshot(),
 							has_xid && in_statement, v,
-							has_xid && !in_statement ? &mine : NULL))
+							has_xid && !in_statement ? &own : NULL))
 		return true;
-	return !mine && read_version(rel, tid, SnapshotSelf, true, v);
+	return !own && read_version(rel, tid, SnapshotSelf, true, v);
 }
 
 bool

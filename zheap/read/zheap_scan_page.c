@@ -209,12 +209,12 @@ add_from_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer,
 			  OffsetNumber off, bool *locked)
 {
 	Page		page = BufferGetPage(buffer);
-	bool		mine;
+	bool		own;
 
 	lock_again(cx, buffer, locked);
 	/* a line pointer that was cut off led to nobody's row */
 	if (off <= PageGetMaxOffsetNumber(page) &&
-		!zheap_visibility_is_past(cx, buffer, page, off, &mine))
+		!zheap_visibility_is_past(cx, buffer, page, off, &own))
 		add_visible(scan, cx, buffer, page, off, false);
 }
 

@@ -366,7 +366,7 @@ row_judge_version(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 
 /* a single lock, by my present tenure or an earlier one of my family */
 static bool
-row_is_mine_alone(const ZRowWrite *w)
+row_is_own_alone(const ZRowWrite *w)
 {
 	uint16		f = w->header.flags2;
 	ZXactSlot	slot;
@@ -447,7 +447,7 @@ row_judge_lockers(ZRowWrite *w, Fxid *wait_for)
 	memset(lockers, 0, sizeof(ZLockers));
 
 	/* the frequent case of a lock taken twice */
-	if (row_is_mine_alone(w))
+	if (row_is_own_alone(w))
 	{
 		lockers->own_live = true;
 		lockers->own_mode =
@@ -482,7 +482,7 @@ row_is_held(const ZRowWrite *w)
 
 	/* a record isn't enough: the header must lead others to it */
 	if (w->lockers.own_live && w->lockers.own_mode >= w->mode &&
-		((w->header.flags2 & ZH_MULTI_LOCKED) || row_is_mine_alone(w)))
+		((w->header.flags2 & ZH_MULTI_LOCKED) || row_is_own_alone(w)))
 		return true;
 	if (top->status != ZXACT_CURRENT)
 		return false;

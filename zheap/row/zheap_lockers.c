@@ -140,11 +140,11 @@ scan_shared(ZReadContext *cx, Page page, BlockNumber block, OffsetNumber off,
 	for (int i = s->first[off]; i != 0; i = s->lock[i - 1].next)
 	{
 		const ZSharedLock *lock = &s->lock[i - 1];
-		bool		mine;
+		bool		own;
 
-		if (zheap_shared_lock_is_live(lock, &cx->hz, &mine) &&
-			(mine || !own_only))
-			note_lock(lockers, want, lock->fxid, mine,
+		if (zheap_shared_lock_is_live(lock, &cx->hz, &own) &&
+			(own || !own_only))
+			note_lock(lockers, want, lock->fxid, own,
 					  (LockTupleMode) lock->mode);
 	}
 }
@@ -163,7 +163,7 @@ find_all(ZReadContext *cx, Page page, BlockNumber block, OffsetNumber off,
 
 		if (ZXactSlotIsFree(slot) ||
 			(lockers->conflict != InvalidFxid &&
-			 !zheap_xact_slot_is_mine(slot, &cx->hz)))
+			 !zheap_xact_slot_is_own(slot, &cx->hz)))
 			continue;
 		if (!scan_xact_slot(cx, slot, block, off, want, lockers))
 			return false;
@@ -214,7 +214,7 @@ zheap_lockers_find_own(ZReadContext *cx, Page page, BlockNumber block,
 		ZXactSlot	slot = ZPageGetXactSlot(page, id);
 
 		/* there is but one (Z4) */
-		if (zheap_xact_slot_is_mine(slot, &cx->hz))
+		if (zheap_xact_slot_is_own(slot, &cx->hz))
 			return scan_xact_slot(cx, slot, block, off, LockTupleKeyShare,
 								  lockers);
 	}

@@ -225,6 +225,24 @@ row_note_more(const ZRowWrite *w, const ZUndo *u, const UndoInsertion *ins)
 	}
 }
 
+/* The WAL record; ins is NULL if there is no undo.  In the critical section. */
+static inline void
+row_log(const ZRowWrite *w, uint8 info, const ZUndo *u, UndoInsertion *ins,
+		char *packed, uint16 packed_len, const ZRowChange *row, ZVmClear *vm)
+{
+	bool		decoded = info != XLOG_ZHEAP_LOCK && tells(w);
+
+	XLogBeginInsert();
+	XLogRegisterData(packed, packed_len);
+	if (decoded)
+		zheap_logical_register(w->logical, false);
+	XLogRegisterBuffer(0, w->buffer, REGBUF_STANDARD |
+					   (decoded ? REGBUF_KEEP_DATA : 0));
+	if (row->tuple != NULL)
+		row_register_bytes(w, u, row->tuple, row->len);
+	zheap_xlog_finish(info, w->page, 1, ins, w->off, vm);
+}
+
 UndoRecPtr
 zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 				const ZTupleHeader *header, const char *tuple, uint16 len)
@@ -235,7 +253,6 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 	ZVmClear	vm;
 	ZOwnChange	own;
 	ZRowChange	row;
-	bool		told = info != XLOG_ZHEAP_LOCK && tells(w);
 	char		packed[ZCHANGE_MAX_HEAD];
 	uint16		packed_len;
 
@@ -299,18 +316,8 @@ zheap_row_write(ZRowWrite *w, uint8 info, const ZUndo *u,
 
 	/* log */
 	if (RelationNeedsWAL(w->rel))
-	{
-		XLogBeginInsert();
-		XLogRegisterData(packed, packed_len);
-		if (told)
-			zheap_logical_register(w->logical, false);
-		XLogRegisterBuffer(0, w->buffer, REGBUF_STANDARD |
-						   (told ? REGBUF_KEEP_DATA : 0));
-		if (tuple != NULL)
-			row_register_bytes(w, u, tuple, len);
-		zheap_xlog_finish(info, w->page, 1, u == NULL ? NULL : &ins, w->off,
-						  &vm);
-	}
+		row_log(w, info, u, u == NULL ? NULL : &ins, packed, packed_len, &row,
+				&vm);
 	else if (u != NULL)
 		undo_insert_log_alone(&ins);
 

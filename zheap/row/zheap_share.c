@@ -167,10 +167,10 @@ list_add_all(ListWrite *l, const ZShared *s, const UndoHorizons *hz)
 	{
 		const ZSharedLock *lock = &s->lock[i];
 		ZListEntry	entry = {.off = lock->off,.mode = lock->mode};
-		bool		mine;
+		bool		own;
 
 		entry.fxid = lock->fxid;
-		if (zheap_shared_lock_is_live(lock, hz, &mine))
+		if (zheap_shared_lock_is_live(lock, hz, &own))
 			list_add(l, &entry);
 	}
 	for (OffsetNumber off = FirstOffsetNumber; s->end != NULL && off <= max;

@@ -240,7 +240,7 @@ zheap_newest_is_seen(ZReadContext *cx, Buffer buffer, Page page,
 }
 
 bool
-zheap_newest_is_mine(ZReadContext *cx, Buffer buffer, Page page,
+zheap_newest_is_own(ZReadContext *cx, Buffer buffer, Page page,
 						 BlockNumber block, OffsetNumber off)
 {
 	ZWalk		walk;

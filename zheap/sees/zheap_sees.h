@@ -71,10 +71,10 @@ extern bool zheap_visibility_find(ZReadContext *cx, Buffer buffer, Page page,
  * Do pointer and header alone tell that the snapshot sees no row at off,
  * because it had ended before?  False: zheap_visibility_find knows.  Page
  * locked as there; undo is read only to find out once what my transaction did
- * to the page.  *mine: my transaction ended it, so others may see it.
+ * to the page.  *own: my transaction ended it, so others may see it.
  */
 extern bool zheap_visibility_is_past(ZReadContext *cx, Buffer buffer,
-									 Page page, OffsetNumber off, bool *mine);
+									 Page page, OffsetNumber off, bool *own);
 
 /*
  * For page scans: the owners of a page's xact slots, each judged once.  A row
@@ -203,7 +203,7 @@ extern bool zheap_newest_is_seen(ZReadContext *cx, Buffer buffer, Page page,
 								 Snapshot snapshot, ZTop *top);
 
 /* was the row's newest change, aborted ones apart, made by my transaction */
-extern bool zheap_newest_is_mine(ZReadContext *cx, Buffer buffer,
+extern bool zheap_newest_is_own(ZReadContext *cx, Buffer buffer,
 									 Page page, BlockNumber block,
 									 OffsetNumber off);
 

@@ -550,6 +550,87 @@ zheap_visibility_find_patiently(ZReadContext *cx, ZWalk *walk,
 	return found;
 }
 
+/* what a version on the way back comes to */
+typedef enum ZFate
+{
+	ZFATE_ACCEPT,				/* the snapshot sees it */
+	ZFATE_NOTHING,				/* it sees no version of the row */
+	ZFATE_UNDECIDED				/* ask its record; of a record: step back */
+} ZFate;
+
+/* Is what the owner of the version is enough?  Else its record is needed. */
+static inline ZFate
+judge_by_owner(ZReadContext *cx, const ZWalk *walk, Verdict verdict,
+			   ZXactStatus status)
+{
+	SnapshotType type = cx->snapshot->snapshot_type;
+
+	if (verdict == VERDICT_ACCEPT)
+		return ZFATE_ACCEPT;
+
+	/* inserted by a transaction in progress */
+	if (verdict == VERDICT_STEP_BACK && status == ZXACT_RUNNING &&
+		ZWalkIsPlainInsert(walk) &&
+		!(type == SNAPSHOT_DIRTY && is_speculative(walk)))
+	{
+		zheap_predicate_conflict_out(cx, walk->fxid);
+		return type == SNAPSHOT_DIRTY && dirty_step_over(cx, walk, true) ?
+			ZFATE_ACCEPT : ZFATE_NOTHING;
+	}
+
+	/* a foreign writer's name is known */
+	if (verdict == VERDICT_ACCEPT_IF_FOUND && status != ZXACT_CURRENT &&
+		ZWalkIsExact(walk) && !ZHeaderIsEnded(&walk->hdr))
+		return ZFATE_ACCEPT;
+	return ZFATE_UNDECIDED;
+}
+
+/*
+ * The record of the version was found: walk->undo.  Undecided: the version
+ * isn't for this snapshot.
+ */
+static inline ZFate
+judge_by_record(ZReadContext *cx, ZWalk *walk, Verdict verdict,
+				ZXactStatus status, ZVersion *v)
+{
+	Snapshot	snapshot = cx->snapshot;
+	SnapshotType type = snapshot->snapshot_type;
+	bool		inserted;
+
+	if (verdict == VERDICT_ACCEPT_IF_FOUND ||
+		(verdict == VERDICT_JUDGE_RECORD &&
+		 walk->undo.cid < snapshot->curcid))
+	{
+		version_from_record(v, walk, status);
+		return ZFATE_ACCEPT;
+	}
+	if (status != ZXACT_RUNNING)
+		return ZFATE_UNDECIDED;
+
+	inserted = ZUndoIsInsert(&walk->undo);
+	if (!ZUndoIsCopy(&walk->undo))
+		zheap_predicate_conflict_out(cx, walk->fxid);
+	if (type == SNAPSHOT_DIRTY && dirty_step_over(cx, walk, inserted))
+	{
+		if (is_speculative(walk))
+			snapshot->speculativeToken = walk->undo.token;
+		version_from_record(v, walk, status);
+		return ZFATE_ACCEPT;
+	}
+	if (type == SNAPSHOT_MVCC)
+		jump_back(cx, walk);
+	return ZFATE_UNDECIDED;
+}
+
+/* the snapshot sees no version of the row */
+static inline bool
+version_none(ZWalk *walk, ZVersion *v)
+{
+	zheap_walk_forget_missing(walk);
+	v->len = 0;
+	return false;
+}
+
 /* zheap_visibility_find() with a walk that it may look at afterwards */
 static inline bool
 find_version(ZReadContext *cx, Buffer buffer, Page page, BlockNumber block,
@@ -586,7 +667,7 @@ find_version(ZReadContext *cx, Buffer buffer, Page page, BlockNumber block,
 	{
 		ZXactStatus status;
 		Verdict		verdict;
-		ZFindResult found;
+		ZFate		fate;
 
 		if (type == SNAPSHOT_MVCC)
 			status = mvcc_status(cx, walk, buffer);
@@ -594,28 +675,11 @@ find_version(ZReadContext *cx, Buffer buffer, Page page, BlockNumber block,
 			status = zheap_walk_status(walk, type == SNAPSHOT_TOAST ?
 									   InvalidBuffer : buffer);
 		verdict = judge_owner(type, status);
-
-		if (verdict == VERDICT_ACCEPT)
+		fate = judge_by_owner(cx, walk, verdict, status);
+		if (fate == ZFATE_ACCEPT)
 			return version_accept(cx, walk, state, buffer, v);
-
-		/* inserted by a transaction in progress, no record needed */
-		if (verdict == VERDICT_STEP_BACK && status == ZXACT_RUNNING &&
-			ZWalkIsPlainInsert(walk) &&
-			!(type == SNAPSHOT_DIRTY && is_speculative(walk)))
-		{
-			zheap_predicate_conflict_out(cx, walk->fxid);
-			if (type == SNAPSHOT_DIRTY && dirty_step_over(cx, walk, true))
-				return version_accept(cx, walk, state, buffer, v);
-			zheap_walk_forget_missing(walk);
-			v->len = 0;
-			return false;
-		}
-
-		/* nor to name a foreign writer */
-		if (verdict == VERDICT_ACCEPT_IF_FOUND && status != ZXACT_CURRENT &&
-			ZWalkIsExact(walk) && !ZHeaderIsEnded(&walk->hdr))
-			return version_accept(cx, walk, state, buffer, v);
-
+		if (fate == ZFATE_NOTHING)
+			return version_none(walk, v);
 		if (status == ZXACT_CURRENT && own_is_accepted(cx, walk))
 		{
 			Assert(type != SNAPSHOT_MVCC || undo_debug_damage ||
@@ -624,67 +688,33 @@ find_version(ZReadContext *cx, Buffer buffer, Page page, BlockNumber block,
 			return version_accept(cx, walk, state, buffer, v);
 		}
 
-		found = zheap_visibility_find_patiently(cx, walk, status);
-		if (found == ZFIND_OTHER)
-			continue;
-		if (found == ZFIND_LIMIT)
+		switch (zheap_visibility_find_patiently(cx, walk, status))
 		{
-			zheap_walk_forget_missing(walk);
-			v->len = 0;
-			return false;
-		}
-		if (found == ZFIND_STOP)
-		{
-			Assert(undo_debug_damage || records_agree(cx, walk));
-			version_is_own(v, walk);
-			return version_accept(cx, walk, state, buffer, v);
-		}
-		if (found == ZFIND_GONE)
-		{
-			/* can't be: the snapshot itself keeps what it doesn't see */
-			if (type == SNAPSHOT_MVCC)
-				zheap_walk_corrupt(cx->rel, block, off,
-								   "undo of a transaction that is in progress for the snapshot");
-			/* it committed and became visible to all since it was judged */
-			return version_accept(cx, walk, ZWALK_SETTLED, buffer, v);
-		}
-
-		if (verdict == VERDICT_ACCEPT_IF_FOUND ||
-			(verdict == VERDICT_JUDGE_RECORD &&
-			 walk->undo.cid < snapshot->curcid))
-		{
-			version_from_record(v, walk, status);
-			return version_accept(cx, walk, state, buffer, v);
-		}
-
-		/* the version isn't for this snapshot */
-		if (status == ZXACT_RUNNING)
-		{
-			bool		inserted = ZUndoIsInsert(&walk->undo);
-
-			if (!ZUndoIsCopy(&walk->undo))
-				zheap_predicate_conflict_out(cx, walk->fxid);
-			if (type == SNAPSHOT_DIRTY && dirty_step_over(cx, walk, inserted))
-			{
-				if (is_speculative(walk))
-					snapshot->speculativeToken = walk->undo.token;
-				version_from_record(v, walk, status);
+			case ZFIND_OTHER:
+				continue;
+			case ZFIND_LIMIT:
+				return version_none(walk, v);
+			case ZFIND_STOP:
+				Assert(undo_debug_damage || records_agree(cx, walk));
+				version_is_own(v, walk);
 				return version_accept(cx, walk, state, buffer, v);
-			}
-			if (type == SNAPSHOT_MVCC)
-				jump_back(cx, walk);
+			case ZFIND_GONE:
+				/* can't be: the snapshot itself keeps what it doesn't see */
+				if (type == SNAPSHOT_MVCC)
+					zheap_walk_corrupt(cx->rel, block, off,
+									   "undo of a transaction that is in progress for the snapshot");
+				/* it committed and became visible to all since it was judged */
+				return version_accept(cx, walk, ZWALK_SETTLED, buffer, v);
+			case ZFIND_FOUND:
+				break;
 		}
+		if (judge_by_record(cx, walk, verdict, status, v) == ZFATE_ACCEPT)
+			return version_accept(cx, walk, state, buffer, v);
 		note_copy(cx, walk, v);
 		state = zheap_walk_step_back(walk);
 	}
-
-	if (state == ZWALK_NONE)
-	{
-		zheap_walk_forget_missing(walk);
-		v->len = 0;
-		return false;
-	}
-	return version_accept(cx, walk, state, buffer, v);
+	return state == ZWALK_NONE ? version_none(walk, v) :
+		version_accept(cx, walk, state, buffer, v);
 }
 
 /*
@@ -766,7 +796,7 @@ own_slot_is_seen(ZReadContext *cx, ZWalk *walk, Page page, uint8 id)
  */
 bool
 zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
-						 OffsetNumber off, bool *mine)
+						 OffsetNumber off, bool *own)
 {
 	ItemId		lp = PageGetItemId(page, off);
 	SnapshotType type = cx->snapshot->snapshot_type;
@@ -776,7 +806,7 @@ zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
 
 	Assert(off >= FirstOffsetNumber && off <= PageGetMaxOffsetNumber(page));
 	AssertPageLocked(buffer);
-	*mine = false;
+	*own = false;
 
 	if (!mvcc && type != SNAPSHOT_DIRTY && type != SNAPSHOT_SELF)
 		return false;
@@ -819,10 +849,10 @@ zheap_visibility_is_past(ZReadContext *cx, Buffer buffer, Page page,
 		case ZXACT_COMMITTED:
 			return true;
 		case ZXACT_CURRENT:
-			*mine = ZHeaderReused(&hdr) != ZH_REUSED_FOREIGN;
+			*own = ZHeaderReused(&hdr) != ZH_REUSED_FOREIGN;
 			if (!mvcc)
 				return true;
-			if (*mine && zheap_own_changes_precede(cx->snapshot->curcid))
+			if (*own && zheap_own_changes_precede(cx->snapshot->curcid))
 			{
 				Assert(undo_debug_damage ||
 					   row_agrees(cx, page, BufferGetBlockNumber(buffer),

@@ -43,7 +43,7 @@
 #define SPILL_MIN_BYTES			17
 
 /* what no record could hold: the biggest rows, each alone on its page */
-#define SPILL_MAX_BYTES			(UNDO_MAX_PAYLOAD - 128)
+#define SPILL_MAX_BYTES			ZUNDO_MAX_ROW_BYTES
 
 /* undo records that may be read to find the enders of the rows of a page */
 #define SPILL_BUDGET			UNDO_KNOB("spill-budget", 500, 1, 500)

@@ -20,9 +20,6 @@
 #include "zheap/table/zheap_rewrite_state.h"
 #include "zheap/write/zheap_write.h"
 
-/* of the payload of a copy record: what is left by its fixed parts */
-#define COPY_MAX_OLD_BYTES	(UNDO_MAX_PAYLOAD - 128)
-
 /* ----------------------------------------------------------------
  *	forming
  * ----------------------------------------------------------------
@@ -331,7 +328,7 @@ write_recent(Rewrite *rw, const RecentRow *row, ItemPointer next)
 	zheap_undo_diff(&u.diff, row->image, row->len, tuple->data, tuple->len);
 
 	/* a huge row that looks quite different now need not: keep its bytes */
-	if (u.diff.oldmid + u.missing_len > COPY_MAX_OLD_BYTES &&
+	if (u.diff.oldmid + u.missing_len > ZUNDO_MAX_ROW_BYTES &&
 		row_is_complete(rw, row->image))
 	{
 		delete_values_of_copy(rw, tuple);
@@ -339,7 +336,7 @@ write_recent(Rewrite *rw, const RecentRow *row, ItemPointer next)
 		zheap_undo_diff(&u.diff, row->image, row->len, tuple->data,
 						tuple->len);
 	}
-	if (u.diff.oldmid + u.missing_len > COPY_MAX_OLD_BYTES)
+	if (u.diff.oldmid + u.missing_len > ZUNDO_MAX_ROW_BYTES)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("row (%u,%u) of relation \"%s\" is too big to be copied together with what its older versions need",

@@ -263,7 +263,7 @@ zheap_logical_add_old(ZLogical *logical, const char *old, uint16 oldlen,
 {
 	TupleDesc	desc = RelationGetDescr(logical->rel);
 	bool		full = logical->identity == REPLICA_IDENTITY_FULL;
-	bool		told;
+	bool		decoded;
 	bool		external = false;
 	Datum	   *values;
 	bool	   *isnull;
@@ -275,15 +275,15 @@ zheap_logical_add_old(ZLogical *logical, const char *old, uint16 oldlen,
 		add_old_row(logical, old, oldlen, new, newlen);
 		return;
 	}
-	told = full || new == NULL ||
+	decoded = full || new == NULL ||
 		key_changes(logical, old, oldlen, new, newlen);
-	if (!told && !zheap_tuple_has_external(old))
+	if (!decoded && !zheap_tuple_has_external(old))
 		return;
 
 	values = palloc(desc->natts * sizeof(Datum));
 	isnull = palloc(desc->natts * sizeof(bool));
 	zheap_tuple_deform(desc, old, oldlen, values, isnull);
-	if (told || key_is_external(logical, values, isnull))
+	if (decoded || key_is_external(logical, values, isnull))
 	{
 		for (int i = 0; i < desc->natts; i++)
 		{

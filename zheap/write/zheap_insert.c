@@ -52,9 +52,9 @@
 #include "zheap/write/zheap_tablespace.h"
 #include "zheap/write/zheap_write.h"
 
-/* an insert's undo payload: cid, tenure, base, ranges, token */
+/* an insert's undo payload */
 #define INSERT_MAX_PAYLOAD \
-	(48 + ZUNDO_MAX_RANGES * 2 * (int) sizeof(OffsetNumber))
+	(ZUNDO_MAX_HEAD + ZUNDO_MAX_RANGES * 2 * (int) sizeof(OffsetNumber))
 
 /* an insert in progress, over all its pages */
 typedef struct InsertOp

@@ -55,7 +55,7 @@ confirm_speculative(Relation rel, Buffer buffer, ItemPointer tid)
 	Page		page = BufferGetPage(buffer);
 	ZChangeHead head = {.flags = ZCHANGE_CONFIRM,.offset = zheap_tid_offset(tid)};
 	char		packed[ZCHANGE_MAX_HEAD];
-	char		told = 1;
+	char		decoded = 1;
 
 	AssertPageExclusive(buffer);
 	Assert(CritSectionCount == 0);
@@ -74,7 +74,7 @@ confirm_speculative(Relation rel, Buffer buffer, ItemPointer tid)
 												&head));
 		if (RelationIsLogicallyLogged(rel))
 		{
-			XLogRegisterData(&told, sizeof(told));
+			XLogRegisterData(&decoded, sizeof(decoded));
 			XLogSetRecordFlags(XLOG_INCLUDE_ORIGIN);
 		}
 		XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
@@ -108,7 +108,7 @@ remove_speculative(Relation rel, Buffer buffer, ItemPointer tid, uint16 *len)
 	}
 	zheap_page_set_dead(work, zheap_tid_offset(tid));
 	/* decoding forgets the chunks along with the row */
-	delta->told = RelationIsLogicallyLogged(rel) &&
+	delta->decoded = RelationIsLogicallyLogged(rel) &&
 		rel->rd_rel->relkind != RELKIND_TOASTVALUE;
 	zheap_delta_finish(delta, InvalidFxid);
 	pfree(delta);

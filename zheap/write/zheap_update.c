@@ -46,10 +46,9 @@
 #include "zheap/write/zheap_update.h"
 #include "zheap/write/zheap_write.h"
 
-/* old TIDs that a row names; the rest are named together */
-
 /* of an undo record's payload, so much is left for the replaced bytes */
-#define UPDATE_MAX_OLD_BYTES	UNDO_KNOB("update-old-bytes", (UNDO_MAX_PAYLOAD - 128), 64, UNDO_MAX_PAYLOAD - 128)
+#define UPDATE_MAX_OLD_BYTES	\
+	UNDO_KNOB("update-old-bytes", ZUNDO_MAX_ROW_BYTES, 64, ZUNDO_MAX_ROW_BYTES)
 
 /* ----------------------------------------------------------------
  *	what changes
