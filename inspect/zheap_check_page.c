@@ -394,11 +394,11 @@ check_shared(ZCheck *check)
 	{
 		const ZSharedLock *lock = &s->lock[i];
 		ZTupleHeader header;
-		bool		mine;
+		bool		own;
 
 		if (lock->off > max ||
 			!ItemIdIsNormal(PageGetItemId(page, lock->off)) ||
-			!zheap_shared_lock_is_live(lock, &check->hz, &mine))
+			!zheap_shared_lock_is_live(lock, &check->hz, &own))
 			continue;
 		zheap_header_get((char *) PageGetItem(page,
 											  PageGetItemId(page, lock->off)),

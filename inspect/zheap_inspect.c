@@ -451,7 +451,8 @@ zheap_undo_records(PG_FUNCTION_ARGS)
 
 	undo_record_reader_open(&reader, rel);
 	zheap_ring_begin(&ring);
-	while (UndoRecPtrIsValid(urp) &&
+	/* a damaged page may name a record without a transaction */
+	while (UndoRecPtrIsValid(urp) && writer != InvalidFxid &&
 		   (shared || writer >= undo_log_horizons().discard_before))
 	{
 		Datum		values[8];

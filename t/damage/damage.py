@@ -15,14 +15,18 @@ With --fields nothing is random but the place: each field of each kind of page i
 turn gets each value that a seed's number stands for (fields.py): a pointer to
 itself, a count of zero, a length one too large.  Then rows on other pages of the
 table have to be right, too, at once and when the workers have rolled back what
-they can: what isn't rolled back counts as that.
+they can: what isn't rolled back counts as that.  And when the field has its value
+again, on a page that nobody has changed since, all rows have to be: what couldn't
+be read isn't what was done.
 
-usage: damage.py --bindir DIR [--seeds FIRST-LAST] [--keyed] [--keep] [--verbose]
-                 [--fields [PATTERN]]
+usage: damage.py --bindir DIR [--seeds FIRST-LAST] [--keyed] [--shared] [--keep]
+                 [--verbose] [--fields [PATTERN]] [--stop]
 
 --keyed: keys of the table have changed in place.
+--shared: its pages have shared xact slots, with lists.
 --fields: of those whose "page kind: field: value" matches the pattern; without
 seeds all of them, once.
+--stop: with the first seed that fails.
 
 As root it runs as postgres.  Exits non-zero if one seed failed.
 """
@@ -32,12 +36,14 @@ import glob
 import os
 import random
 import re
+import select
 import shutil
 import sys
 import time
 import traceback
 
 import psycopg2
+import psycopg2.extensions
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "python"))
@@ -45,6 +51,7 @@ import fields  # noqa: E402
 import throwaway  # noqa: E402
 
 PAGE = 8192
+PATIENCE = 300
 SETTINGS = """
 fsync = off
 autovacuum = off
@@ -112,10 +119,16 @@ STATEMENTS = [
     "VACUUM FULL t", "CLUSTER t USING t_pkey", "SELECT count(*) FROM t", "TRUNCATE t"]
 
 
+def read_page(node, path, block):
+    with open(os.path.join(node.data, path), "rb") as f:
+        f.seek(block * PAGE)
+        return f.read(PAGE)
+
+
 # Nothing else says what these say: where one is damaged rows may be others.  A
 # page with checksums is refused before.
 ALONE = re.compile(r"""table:\ |undo:\ (run\ |entry\ |relation|database|base_fxid|max_fxid
-    |old\ |diff|jump|new\ |body|entry|range|ranges|insert|cid|record\ (flags|kind|block|offset)
+    |old\ |diff|jump|below|list|new\ |body|entry|range|ranges|insert\ flags|cid|record\ (flags|kind|block|offset)
     |missing|undo\ page\ flags)|global:\ (U|H):""", re.X)
 # for --fields: histories that stay after a restart, for the first one here goes on
 STORIES = """
@@ -130,10 +143,32 @@ BEGIN; UPDATE t SET s = left(s, 5) WHERE id % 8 = 3 AND free(id);
     DELETE FROM t WHERE id % 32 = 4 AND free(id);
     INSERT INTO t SELECT g, 0, 0, 'aborted' FROM generate_series(5000, 5100) g; ROLLBACK
 """
+# for --shared: lockers beside each other, ends, savepoints that were rolled back
+SHARED = [
+    "SELECT id FROM t WHERE id % 7 = 3 AND id > 500 FOR KEY SHARE",
+    "SELECT id FROM t WHERE id % 14 = 3 AND id > 500 FOR KEY SHARE; SAVEPOINT a; "
+    "SELECT id FROM t WHERE id % 14 = 10 AND id > 500 FOR KEY SHARE; ROLLBACK TO a",
+    "SELECT id FROM t WHERE id % 7 = 3 FOR KEY SHARE; "
+    "SELECT id FROM t WHERE id % 47 = 1 AND id % 31 <> 5 FOR SHARE SKIP LOCKED",
+    "DELETE FROM t WHERE id % 13 = 9 AND id % 8 > 4 AND id % 7 <> 3 "
+    "AND id % 31 <> 5 AND id % 41 <> 5 AND id % 47 <> 1"]
 
 
 class Wrong(Exception):
     pass
+
+
+def wait(conn):
+    """Where psycopg2 waits for the server: who serves no timeout is told, too."""
+    end = time.time() + PATIENCE
+    while True:
+        state = conn.poll()
+        if state == psycopg2.extensions.POLL_OK:
+            return
+        if time.time() > end:
+            raise Wrong("no end in %d s, whatever statement_timeout is" % PATIENCE)
+        fds = [conn.fileno()]
+        select.select(fds, fds if state == psycopg2.extensions.POLL_WRITE else [], [], 1)
 
 
 class CoreFailed(Exception):
@@ -141,8 +176,8 @@ class CoreFailed(Exception):
 
 
 class Damage:
-    def __init__(self, bindir, verbose, keyed, pattern):
-        self.bindir, self.verbose, self.keyed = bindir, verbose, keyed
+    def __init__(self, bindir, verbose, keyed, shared, pattern):
+        self.bindir, self.verbose, self.keyed, self.shared = bindir, verbose, keyed, shared
         self.pattern = pattern  # None: random bytes
         self.bases = {}
 
@@ -158,6 +193,7 @@ class Damage:
                        "shared_preload_libraries = 'zheap_am'\n"
                        "log_line_prefix = '%m [%p] %e '\n"
                        "max_prepared_transactions = 10\n" + SETTINGS +
+                       ("zheap.debug_set = 'shared-slot=2,list-after=3'\n" if self.shared else "") +
                        ("zheap.update_indexed_in_place = on\n" if self.keyed else ""))
         base.start()
 
@@ -205,6 +241,9 @@ class Damage:
         if self.pattern is not None:
             for sql in stories[1:]:
                 cur.execute(sql)
+        for i, sql in enumerate(SHARED if self.shared else []):
+            cur.execute("BEGIN; %s; %s" % (SHARED[3], "ROLLBACK"))
+            cur.execute("BEGIN; %s; PREPARE TRANSACTION 's%d'" % (sql, i))
         cur.execute("SELECT pg_relation_filepath('t'), pg_relation_filepath('quiet'), "
                     "pg_relation_filepath('quiet_pkey')")
         base.t, base.quiet, base.quiet_index = cur.fetchone()
@@ -301,12 +340,13 @@ class Damage:
         random.Random(1).shuffle(keys)  # a few seeds are a bit of everything
         node.what = keys[number % len(keys)]
         path, block, field, value = r.choice(places[node.what])
+        page = read_page(node, path, block)
+        new = field.encode(page, value)
         with open(os.path.join(node.data, path), "r+b") as f:
-            f.seek(block * PAGE)
-            page = f.read(PAGE)
             f.seek(block * PAGE + field.at)
-            f.write(field.encode(page, value))
+            f.write(new)
         node.damaged = block if path == base.t else None
+        node.change = path, block, page, page[:field.at] + new + page[field.end:]
         return ["%s page %d, bytes %d to %d, %s, was %d, is %d" % (
             path, block, field.at, field.end, node.what, field.value, value)]
 
@@ -336,25 +376,61 @@ class Damage:
         return found
 
     def rows_are_right(self, node, base, when):
+        """Those that can be read, and that the damage can't have changed; what was read."""
         conn = self.connect(node)
         cur = conn.cursor()
         cur.execute("SET statement_timeout = '60s'")
         found = self.rows_by_block(cur, base.rows)
         conn.close()
-        if ALONE.match(node.what):
-            found.pop(node.damaged, None)
-            if node.damaged is None:
-                return
+        if ALONE.match(node.what) and node.damaged is None:
+            return found
         for block, rows in found.items():
             if rows is not None and rows != base.rows[block] and block != node.damaged:
                 raise Wrong("%s rows of block %d are others: %s" % (
                     when, block, sorted(set(rows) ^ set(base.rows[block]))[:6]))
+        return found
+
+    def mended(self, node, base):
+        """A copy of the cluster in which all transactions end, the horizons move on
+        beside the damage, and then the page is as it was: all rows are right."""
+        path, block, page, damaged = node.change
+        copy = throwaway.Cluster(self.bindir, "mended", root=node.root)
+        node.stop()
+        shutil.copytree(node.data, copy.data)
+        node.start()
+        try:
+            copy.start()
+            conn = None
+            for gid in ["hold", "p", "q", "r"] + ["s%d" % i for i in range(len(SHARED))]:
+                conn = self.ask(copy, conn, "ROLLBACK PREPARED '%s'" % gid)
+            for _ in range(3):
+                conn = self.ask(copy, conn, "SELECT pg_zheap_drain_undo('700 ms')")
+                conn = self.ask(copy, conn, "INSERT INTO held VALUES (2)")
+            copy.stop()
+            if read_page(copy, path, block) != damaged:
+                return		# somebody could work with it
+            with open(os.path.join(copy.data, path), "r+b") as f:
+                f.seek(block * PAGE)
+                f.write(page)
+            copy.start()
+            conn = self.ask(copy, None, "SELECT pg_zheap_drain_undo('5 s')")
+            conn.close()
+            conn = self.connect(copy)
+            found = self.rows_by_block(conn.cursor(), base.rows)
+            for b, rows in found.items():
+                if rows != base.rows[b]:
+                    raise Wrong("when the page is as it was rows of block %d are others: %s" % (
+                        b, rows and sorted(set(rows) ^ set(base.rows[b]))[:6]))
+        finally:
+            copy.drop()
 
     def examine_fields(self, node, base, r):
-        self.rows_are_right(node, base, "at once")
+        before = self.rows_are_right(node, base, "at once")
         conn = self.ask(node, None, "SELECT pg_zheap_drain_undo('1500 ms')")
         conn = self.ask(node, conn, "SELECT pg_zheap_drain_undo('1 ms')")
-        self.rows_are_right(node, base, "after the rollbacks")
+        after = self.rows_are_right(node, base, "after the rollbacks")
+        if node.damaged is not None and before[node.damaged] is None and after[node.damaged] is None:
+            self.mended(node, base)
         rest = ["VACUUM (TRUNCATE off) t" if x == "VACUUM t" else x for x in STATEMENTS]
         return r.sample(rest[:3], 1) + rest[3:5] + rest[8:12] + r.sample(rest[12:-6], 9) + rest[-5:]
 
@@ -495,12 +571,15 @@ def main():
     ap.add_argument("--seeds")
     ap.add_argument("--fields", nargs="?", const=".", metavar="PATTERN")
     ap.add_argument("--keyed", action="store_true", help="keys have changed in place")
+    ap.add_argument("--shared", action="store_true", help="shared xact slots")
     ap.add_argument("--keep", action="store_true")
     ap.add_argument("--verbose", action="store_true")
+    ap.add_argument("--stop", action="store_true", help="with the first seed that fails")
     args = ap.parse_args()
     throwaway.become_ordinary(__file__)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    damage = Damage(args.bindir, args.verbose, args.keyed, args.fields)
+    psycopg2.extensions.set_wait_callback(wait)
+    damage = Damage(args.bindir, args.verbose, args.keyed, args.shared, args.fields)
     seeds = args.seeds or "1-30"
     if args.fields is not None and args.seeds is None:
         seeds = "1-%d" % len(damage.places(damage.base(False)))
@@ -517,6 +596,8 @@ def main():
         else:
             failed += 1
             print("seed %d FAILED: %s" % (seed, text), flush=True)
+            if args.stop:
+                break
     for base in damage.bases.values():
         base.drop()
     print("%d passed, %d failed, %.1f s" % (passed, failed, time.time() - begin))

@@ -15,9 +15,11 @@ BLOCK_BITS, OFFSET_BITS = 31, 15
 SPECIAL = PAGE - 40  # of the store's pages
 
 # kinds and flags of undo records (zheap_undo.h)
-OPEN_INSERT, INSERT_SET, UPDATE, DELETE, MOVE, LOCK, SPILL = range(1, 8)
+OPEN_INSERT, INSERT_SET, UPDATE, DELETE, MOVE, LOCK, SPILL, LIST = range(1, 9)
+KINDS = ("", "insert", "insert", "update", "delete", "move", "lock", "spill", "list")
 TENURE_START, FAMILY, BASE, OLD_MASK, PLAIN, TOP_BIT = 1, 2, 4, 0x18, 0x40, 0x80
 OLD_LINK, OLD_ELSEWHERE = 0x10, 0x18
+HAS_SPILL, HAS_SHARED = 0x01, 0x10		# of table pages
 
 
 def make_urp(log, block, offset):
@@ -127,12 +129,16 @@ def table_fields(page):
     urps = [u(page, special + 16 * i + 8, 8) for i in range(nslots)]
     fxids = [u(page, special + 16 * i, 8) for i in range(nslots)]
     places = [("xact slot", special + 16 * i) for i in range(nslots)]
-    if flags & 1:
-        places.append(("spill field", opaque - 16))
-        urps.append(u(page, opaque - 8, 8))
+    at = special + 16 * nslots
+    for name, bit in (("shared slot", HAS_SHARED), ("spill field", HAS_SPILL)):
+        if flags & bit:
+            places.append((name, at))
+            fxids.append(u(page, at, 8))
+            urps.append(u(page, at + 8, 8))
+            at += 16
     for name, at in places:
         out += [plain(name + " fxid", "fxid", page, at, 8, near=fxids),
-                plain(name + " flags", "bits", page, at, 8, shift=62, width=2),
+                plain(name + " flags", "bits", page, at, 8, shift=60, width=4),
                 plain(name + " urp", "urp", page, at + 8, 8, near=urps)]
     for off in range((u(page, 12, 2) - 24) // 4):
         out += line_fields(page, 24 + 4 * off, special)
@@ -265,7 +271,7 @@ def record_fields(page, at, me, fxid, run, places):
     i = places.index(at)
     r.neighbours = tuple(here + x for x in (places[i - 1], places[(i + 1) % len(places)], run))
     kind, has_chain = page[at] & 0x3F, page[at] & 0x40
-    out += [plain("record kind", "number", page, at, 1, shift=0, width=6, near=(1, 2, 3, 4, 5, 6, 7)),
+    out += [plain("record kind", "number", page, at, 1, shift=0, width=6, near=tuple(range(1, 9))),
             plain("record has chain", "bits", page, at, 1, shift=6, width=1)]
     r.at += 1
     r.number("record length")
@@ -273,7 +279,7 @@ def record_fields(page, at, me, fxid, run, places):
     r.number("record block", "block")
     flags = r.plain("record flags", "bits", 1)
     r.number("record offset")
-    chain = r.urp("record chain", me) if has_chain else 0
+    chain = r.urp((KINDS[kind] if kind < len(KINDS) else "record") + " chain", me) if has_chain else 0
     r.number("cid")
     if flags & TENURE_START and chain:
         r.number("prev_fxid", "fxid", fxid)
@@ -288,6 +294,9 @@ def record_fields(page, at, me, fxid, run, places):
         if lengths & 1:
             r.number(name + " new length")
         r.at += lengths >> 1
+    shared = kind in (DELETE, MOVE, LOCK, LIST) and flags & TOP_BIT and not flags & PLAIN
+    if shared and not flags & TENURE_START:
+        r.number("below")
     if flags & BASE:
         link("base")
     change = UPDATE <= kind <= MOVE
@@ -305,9 +314,6 @@ def record_fields(page, at, me, fxid, run, places):
             r.plain("old offset", "number", 2)
             missing = r.plain("missing length", "number", 2)
             r.at += missing
-    if kind in (DELETE, MOVE) and flags & TOP_BIT and not flags & PLAIN:
-        body = r.number("body length")
-        r.at += body
     if kind == UPDATE or copy:
         diff("diff")
     if kind == UPDATE and flags & TOP_BIT:
@@ -334,6 +340,13 @@ def record_fields(page, at, me, fxid, run, places):
             r.urp("entry urp", 0)
             length = r.number("entry length")
             r.at += length
+    elif kind == LIST:
+        n, before = r.number("entries"), fxid
+        for _ in range(n):
+            head = r.number("list entry head")
+            before = r.number("list entry fxid", "fxid", before)
+            if head & 1:
+                r.urp("list entry urp", 0)
     return out
 
 
