@@ -10,8 +10,10 @@ function were given (told by NOTICEs in their order), all rows after each
 statement, and the locks of the session (pg_locks) must be the same, and memory
 that a session keeps must be no more than heap's.
 
-usage: within.py --bindir DIR [--seeds FIRST-LAST] [--steps N] [--ddl] [--am heap] [--verbose]
+usage: within.py --bindir DIR [--seeds FIRST-LAST] [--steps N] [--ddl] [--beside] [--am heap] [--verbose]
 
+--beside: many a statement waits for another session, which has changed rows of its
+table and then ends; what it meets then is a newer version of these rows.
 --ddl: definitions change as well, and tables are truncated, rewritten and indexed
 with expressions that call the function; event triggers change rows meanwhile.
 --am heap compares heap with heap: that tests the test.
@@ -19,7 +21,9 @@ with expressions that call the function; event triggers change rows meanwhile.
 import argparse
 import os
 import random
+import re
 import sys
+import threading
 import time
 
 import psycopg2
@@ -193,6 +197,30 @@ class Session:
     def status(self):
         return self.conn.get_transaction_status()
 
+    def run_beside(self, sql, other, end, watch):
+        """run(), and when it waits for a lock, or is done, the other session ends."""
+        got = []
+        thread = threading.Thread(target=lambda: got.append(self.attempt(sql)))
+        thread.start()
+        try:
+            while thread.is_alive() and watch.run(
+                    "SELECT 1 FROM pg_locks WHERE pid = %d AND NOT granted AND "
+                    "locktype IN ('transactionid', 'tuple')" % self.pid)[2] == 0:
+                time.sleep(0.002)
+            waited = thread.is_alive()
+            other.run(end)
+        finally:
+            thread.join()
+            if isinstance(got[0], Exception):
+                raise got[0]
+        return got[0], waited
+
+    def attempt(self, sql):
+        try:
+            return self.run(sql)
+        except (Difference, HeapFailed) as e:
+            return e
+
 
 class History:
     """The statements of a seed, on both sides."""
@@ -201,7 +229,7 @@ class History:
         self.node, self.args, self.r = node, args, random.Random(seed)
         self.done, self.codes, self.triggers = [], {}, {}
         self.cursors = []
-        self.savepoints = self.base = self.skipped = 0
+        self.savepoints = self.base = self.skipped = self.waited = 0
 
     def open(self):
         r = self.r
@@ -228,8 +256,11 @@ class History:
                 side.cur.execute("INSERT INTO %s SELECT g, g %% 3, g FROM generate_series(1, %d) g" % (t, ROWS))
             side.cur.execute("INSERT INTO c SELECT g, g FROM generate_series(1, %d, 2) g" % ROWS)
             self.sides.append(side)
+        self.others = [Session(self.node, name) for name in ("zside", "hside")] if self.args.beside else []
+        for other in self.others:
+            other.cur.execute(PLANNER + "; SET lock_timeout = '100ms'")
         self.version = self.sides[0].conn.server_version // 10000
-        admin.conn.close()
+        self.watch = admin
 
     def play(self):
         self.open()
@@ -241,7 +272,7 @@ class History:
             self.look()
         except HeapFailed:
             self.codes["heap failed"] = 1
-            for side in self.sides:
+            for side in self.sides + self.others + [self.watch]:
                 side.conn.close()
             time.sleep(0.5)
             self.node.wait_ready().close()
@@ -254,7 +285,7 @@ class History:
         faults = self.node.log_faults()
         if faults:
             raise Difference("log: %s" % faults[:5])
-        for side in self.sides:
+        for side in self.sides + self.others + [self.watch]:
             side.conn.close()
 
     def step(self, sql):
@@ -264,7 +295,8 @@ class History:
         self.done.append(sql)
         if self.args.verbose:
             print(sql, flush=True)
-        got = [side.run(sql.replace("@AM@", am)) for side, am in zip(self.sides, (self.args.am, "heap"))]
+        got = self.beside(sql) or [side.run(sql.replace("@AM@", am))
+                                   for side, am in zip(self.sides, (self.args.am, "heap"))]
         self.codes[got[1][0]] = self.codes.get(got[1][0], 0) + 1
         if (got[1][0] or "").startswith("XX"):
             # heap can't: its indexes aren't there yet while a table is rewritten
@@ -288,6 +320,41 @@ class History:
                 self.cursors = []
                 self.step(end)
             self.step("SET within.depth = '0'")
+
+    def beside(self, sql):
+        """The statement waits for another session's transaction; None: there is none."""
+        r = self.r
+        if not self.others or r.random() < 0.4 or " CURRENT OF " in sql or \
+                not sql.startswith(("UPDATE", "DELETE", "MERGE", "WITH", "INSERT", "SELECT")):
+            return None
+        table = "p" if sql.split(" (")[0].find(" p ") > 0 or "FROM p " in sql else "t"
+        ids = [int(x) for x in re.findall(r"(?:BETWEEN|AND|\() ?(\d)\b", sql)] or [r.randint(1, ROWS)]
+        changes = ["BEGIN; SET LOCAL within.depth = '5'"]
+        if " act(" not in sql:
+            # then the lock is met first, which is another (sub)transaction's
+            i = r.choice(ids)
+            changes += r.choice([[], ["SELECT 1 FROM %s WHERE id = %d FOR UPDATE" % (table, i), "SAVEPOINT a"]])
+        for _ in range(r.choice([1, 1, 2])):
+            changes.append(r.choice([
+                "UPDATE %s SET v = v + 10 WHERE id = %d", "UPDATE %s SET v = v + 10 WHERE id = %d",
+                "UPDATE %s SET k = k + 1 WHERE id = %d", "UPDATE %s SET id = id + 20 WHERE id = %d",
+                "UPDATE %s SET s = repeat('o', 900) WHERE id = %d", "DELETE FROM %s WHERE id = %d",
+                "SELECT 1 FROM %s WHERE id = %d FOR SHARE"]) % (
+                    table, i if len(changes) > 2 and r.random() < 0.7 else r.choice(ids)))
+        for change in changes:
+            self.done.append("other: " + change)
+            got = [other.run(change) for other in self.others]
+            if got[0][:3] != got[1][:3]:
+                raise Difference("%s\nzheap %s\nheap  %s" % (change, *got))
+            if got[0][0]:
+                break
+        end = r.choice(["COMMIT", "COMMIT", "COMMIT", "ROLLBACK"])
+        self.done.append("other: " + end)
+        both = [side.run_beside(sql, other, end, self.watch) for side, other in zip(self.sides, self.others)]
+        if both[0][1] != both[1][1]:
+            raise Difference("%s\nzheap %s, heap %s" % (sql, *("waits" if x[1] else "doesn't wait" for x in both)))
+        self.waited += both[0][1]
+        return [x[0] for x in both]
 
     def plans_differ(self, sql):
         """Other plans come to the rows in another order."""
@@ -495,7 +562,7 @@ class History:
 
     def lock(self, table):
         return "SELECT id, v, %s FROM %s WHERE %s FOR %s" % (
-            self.act(table, "id", 2), table, self.where(table, table), self.r.choice(["UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"]))
+            self.some(table, "id", 2), table, self.where(table, table), self.r.choice(["UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"]))
 
 
 def main():
@@ -504,6 +571,7 @@ def main():
     ap.add_argument("--seeds", default="1-10")
     ap.add_argument("--steps", type=int, default=200)
     ap.add_argument("--am", default="zheap", help="heap: tests the test itself")
+    ap.add_argument("--beside", action="store_true", help="statements wait for another session")
     ap.add_argument("--ddl", action="store_true", help="definitions, too, and event triggers that change rows")
     ap.add_argument("--settings", default="")
     ap.add_argument("--verbose", action="store_true")
@@ -521,7 +589,7 @@ def main():
 
     def play(seed):
         history = History(node, seed, args)
-        return play_history(history, seed, lambda: "%d statements, %d with other plans left out, errors %s" % (len(history.done), history.skipped, " ".join(
+        return play_history(history, seed, lambda: "%d statements, %d waited, %d with other plans left out, errors %s" % (len(history.done), history.waited, history.skipped, " ".join(
             "%s:%d" % x for x in sorted(history.codes.items(), key=str) if x[0])), 60)
 
     try:

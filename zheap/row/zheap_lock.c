@@ -143,9 +143,56 @@ row_refuse(ZRowWrite *w, TM_Result why, TM_Result *result)
 	return ROW_REFUSED;
 }
 
+/* why the top, ended by a committed transaction or mine, can't be had */
+static TM_Result
+row_ended_result(const ZTop *top)
+{
+	Assert(top->ended);
+	return top->moved_partition ||
+		(top->kind == ZUNDO_MOVE && ItemPointerIsValid(&top->next)) ?
+		TM_Updated : TM_Deleted;
+}
+
+static RowStep row_judge_below(ZRowWrite *w, TM_Result *result);
+
+/*
+ * The top is my own change, by the present command or a later one, which is to
+ * be told: the first that changed the version meant.  If somebody else did before
+ * them, whom the snapshot doesn't see, the row is outdated, whatever I did
+ * to it since.
+ */
+static RowStep
+row_judge_own_later(ZRowWrite *w, TM_Result *result)
+{
+	bool		by_snapshot = w->meant == ZMEANT_SNAPSHOT;
+	CommandId	first;
+	Fxid		unseen;
+
+	/* ON CONFLICT meets its own work: "a second time" */
+	if (row_top_is_insert(w) || (w->found.dirty && !w->top.ended))
+		return row_refuse(w, TM_Invisible, result);
+
+	first = zheap_newest_first_command(&w->cx, w->buffer, w->page, w->block,
+									   w->off, w->cid,
+									   by_snapshot ? w->snapshot : NULL,
+									   &unseen);
+	if (unseen == InvalidFxid)
+	{
+		(void) row_refuse(w, TM_SelfModified, result);
+		w->failure.cmax = first;
+		return ROW_REFUSED;
+	}
+	/* in place, nobody changes a key */
+	if (w->wish.lock_only && w->mode == LockTupleKeyShare &&
+		!zheap_row_waited_for(w, unseen))
+		return row_judge_below(w, result);
+	return row_refuse(w, TM_Updated, result);
+}
+
 /*
  * The top is my own change.  Its command id tells whether the present command
- * may see it (heap's rules).
+ * may see it (heap's rules).  On the way to a row's last version what I did is
+ * followed, too, by whatever command.
  */
 static RowStep
 row_judge_own(ZRowWrite *w, TM_Result *result)
@@ -154,22 +201,15 @@ row_judge_own(ZRowWrite *w, TM_Result *result)
 	bool		insert = row_top_is_insert(w);
 
 	Assert(top->exists && top->status == ZXACT_CURRENT);
-	if (top->cid >= w->cid)
+	if (w->wish.last)
 	{
-		if (insert)
-			return row_refuse(w, TM_Invisible, result);
-		/* ON CONFLICT meets its own work: "a second time" */
-		if (w->found.dirty && !top->ended)
-			return row_refuse(w, TM_Invisible, result);
-		(void) row_refuse(w, TM_SelfModified, result);
-		/* the executor compares it with its own: others may have come since */
-		if (w->meant == ZMEANT_SNAPSHOT)
-			w->failure.cmax =
-				zheap_newest_ending_command(&w->cx, w->buffer, w->page,
-											w->block, w->off, w->cid,
-											w->snapshot);
-		return ROW_REFUSED;
+		if (top->ended)
+			return row_refuse(w, row_ended_result(top), result);
+		return top->cid < w->cid ? ROW_TAKEN :
+			row_refuse(w, TM_SelfModified, result);
 	}
+	if (top->cid >= w->cid)
+		return row_judge_own_later(w, result);
 	if (top->ended)
 		return row_refuse(w, TM_Invisible, result);
 	if (!row_is_meant(w, top->writer, true, top->cid, insert))
@@ -211,7 +251,9 @@ row_judge_below(ZRowWrite *w, TM_Result *result)
 	}
 	else
 	{
-		w->found.moved_on = w->top.ended;
+		/* what I did to the row since is more than a lock */
+		w->found.lock_suffices = w->top.status == ZXACT_CURRENT;
+		w->found.moved_on = w->top.ended && !w->found.lock_suffices;
 		w->image_writer = v->writer;
 		w->image_cid = v->own ? v->cid : InvalidCommandId;
 		w->image_len = v->len;
@@ -240,16 +282,6 @@ row_is_outdated(ZRowWrite *w)
 		!zheap_row_take_visible(w->snapshot, v->writer, v->own, v->cid);
 	pfree(v);
 	return outdated;
-}
-
-/* why the top, ended by a committed transaction, can't be had */
-static TM_Result
-row_ended_result(const ZTop *top)
-{
-	Assert(top->ended);
-	return top->moved_partition ||
-		(top->kind == ZUNDO_MOVE && ItemPointerIsValid(&top->next)) ?
-		TM_Updated : TM_Deleted;
 }
 
 /*

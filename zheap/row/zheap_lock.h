@@ -59,6 +59,7 @@ typedef struct ZRowWish
 	bool		lock_only;		/* a lock; else a change of the row */
 	bool		later;			/* a later version of a row that is being
 								 * locked FOR KEY SHARE below a move */
+	bool		last;			/* the last version, by way of those between */
 	bool		vm;				/* the page's all-visible bit may be cleared */
 } ZRowWish;
 

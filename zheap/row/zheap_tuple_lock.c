@@ -30,22 +30,25 @@
  * The version meant isn't the newest: may the lock go to the newest instead?
  * If so, aim w at it.
  *
- * A move is followed only if the caller's snapshot doesn't see the mover: then
- * neither the new row nor its line pointer can have been reused, whatever
- * happened to it, while that snapshot exists (Z1).
+ * A move is followed only if the caller's snapshot doesn't see the mover, or if
+ * I am that: then neither the new row nor its line pointer can have been reused,
+ * whatever happened to it, while that snapshot exists (Z1), or my transaction
+ * lasts.
  */
 static bool
 lock_follow(ZRowWrite *w)
 {
+	bool		own = w->top.exists && w->top.status == ZXACT_CURRENT;
 	ItemPointerData next;
 
 	Assert(w->held.pages && w->wish.lock_only);
 	if (w->snapshot == NULL || !IsMVCCSnapshot(w->snapshot))
 		return false;
-	if (!(w->top.exists && w->top.ended))
+	if (!(w->top.exists && w->top.ended) || (own && !w->wish.last))
 	{
-		/* changed in place */
+		/* changed in place, at least until I came */
 		w->meant = ZMEANT_TOP;
+		w->wish.last = true;
 		zheap_row_unlock(w);
 		return true;
 	}
@@ -59,8 +62,8 @@ lock_follow(ZRowWrite *w)
 	}
 	next = w->top.next;
 	if (w->top.kind != ZUNDO_MOVE || !ItemPointerIsValid(&next) ||
-		zheap_row_take_visible(w->snapshot, w->top.writer,
-							   w->top.status == ZXACT_CURRENT, w->top.cid))
+		(!own && zheap_row_take_visible(w->snapshot, w->top.writer, false,
+										w->top.cid)))
 		return false;
 
 	zheap_row_end(w);
@@ -68,6 +71,7 @@ lock_follow(ZRowWrite *w)
 	w->block = ItemPointerGetBlockNumber(&next);
 	w->off = ItemPointerGetOffsetNumber(&next);
 	w->meant = ZMEANT_TOP;
+	w->wish.last = true;
 	w->found.dirty = false;
 	return true;
 }

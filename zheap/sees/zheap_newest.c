@@ -338,11 +338,10 @@ find_own_below(ZWalk *walk, Buffer buffer, ZWalkState state)
 }
 
 CommandId
-zheap_newest_ending_command(ZReadContext *cx, Buffer buffer, Page page,
-							BlockNumber block, OffsetNumber off, CommandId cid,
-							Snapshot snapshot)
+zheap_newest_first_command(ZReadContext *cx, Buffer buffer, Page page,
+						   BlockNumber block, OffsetNumber off, CommandId cid,
+						   Snapshot snapshot, Fxid *unseen)
 {
-	CommandId	newest = InvalidCommandId;
 	CommandId	result = InvalidCommandId;
 	ZVersion   *v;
 	ZWalk		walk;
@@ -356,8 +355,6 @@ zheap_newest_ending_command(ZReadContext *cx, Buffer buffer, Page page,
 					NULL);
 	state = walk_to_top(cx, &walk, page, buffer, &status, &found, &aborted);
 	found = found && status == ZXACT_CURRENT;
-	if (found)
-		newest = walk.undo.cid;
 	while (state == ZWALK_OWNED && found && walk.undo.cid >= cid &&
 		   !ZUndoIsInsert(&walk.undo))
 	{
@@ -365,15 +362,17 @@ zheap_newest_ending_command(ZReadContext *cx, Buffer buffer, Page page,
 		state = zheap_walk_step_back(&walk);
 		found = find_own_below(&walk, buffer, state);
 	}
-	if (state != ZWALK_OWNED || found)
+	*unseen = InvalidFxid;
+	if (state != ZWALK_OWNED || found || snapshot == NULL)
 		return result;
 
+	Assert(IsMVCCSnapshot(snapshot));
 	v = palloc(sizeof(ZVersion));
 	zheap_visibility_clear(v);
 	zheap_visibility_identify(cx, &walk, buffer, v);
 	if (v->writer != InvalidFxid && !v->own &&
 		XidInMVCCSnapshot(XidFromFxid(v->writer), snapshot))
-		result = newest;
+		*unseen = v->writer;
 	pfree(v);
 	return result;
 }

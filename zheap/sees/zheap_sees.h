@@ -209,14 +209,13 @@ extern bool zheap_newest_is_own(ZReadContext *cx, Buffer buffer,
 
 /*
  * The row's newest change is my own, by cid or a later command: which command
- * ended the version that cid sees?  That is the first of these changes; but if
- * others changed the row before them, unseen by the snapshot, the row was followed
- * from there to the newest one, whose command counts.
+ * made the first of these changes?  *unseen: who made the version before them, if
+ * an MVCC snapshot is given and doesn't see him, else Invalid.
  */
-extern CommandId zheap_newest_ending_command(ZReadContext *cx, Buffer buffer,
-											 Page page, BlockNumber block,
-											 OffsetNumber off, CommandId cid,
-											 Snapshot snapshot);
+extern CommandId zheap_newest_first_command(ZReadContext *cx, Buffer buffer,
+											Page page, BlockNumber block,
+											OffsetNumber off, CommandId cid,
+											Snapshot snapshot, Fxid *unseen);
 
 /*
  * Image and identity before my own most recent in-place update of the row
