@@ -101,6 +101,7 @@ class Pair:
         self.sql = self.asked = ""
         self.row = 0            # that the statement may wait for
         self.changed = set()    # rows, by this transaction
+        self.met = []           # those that it has asked for
 
     def done(self):
         return [s.look() for s in self.sides]
@@ -369,7 +370,10 @@ class Crowd:
     def statement(self, p):
         r = self.r
         i = self.ids[r.randrange(min(len(self.ids), r.choice([3, 20, 1000])))]
+        if p.met and r.random() < .3:
+            i = r.choice(p.met)
         p.row = i
+        p.met.append(i)
         x = r.random()
         show = "id, v, k, md5(pad)"
         if x < .55:
@@ -416,7 +420,7 @@ class Crowd:
                 self.savepoint(p)
             else:
                 if not p.open:
-                    p.open, p.changed = True, set()
+                    p.open, p.changed, p.met = True, set(), []
                     self.quick(p, "BEGIN")
                 self.send(p, self.statement(p))
                 self.compare()
