@@ -326,8 +326,8 @@ class History:
     def beside(self, sql):
         """The statement waits for another session's transaction; None: there is none."""
         r = self.r
-        if not self.others or r.random() < 0.4 or " CURRENT OF " in sql or \
-                not sql.startswith(("UPDATE", "DELETE", "MERGE", "WITH", "INSERT", "SELECT")):
+        if not self.others or r.random() < 0.4 or \
+                not sql.startswith(("UPDATE", "DELETE", "MERGE", "WITH", "INSERT", "SELECT", "FETCH")):
             return None
         table = "p" if sql.split(" (")[0].find(" p ") > 0 or "FROM p " in sql else "t"
         ids = [int(x) for x in re.findall(r"(?:BETWEEN|AND|\() ?(\d)\b", sql)] or [r.randint(1, ROWS)]

@@ -302,7 +302,9 @@ prune_survey(Prune *prune, ZPruneResult *result)
 			continue;
 		}
 		result->has_tuples = true;
-		Assert(ItemIdIsNormal(lp) || !result->all_visible);
+		/* a spilled row without a spill chain: the page is damaged */
+		if (!ItemIdIsNormal(lp))
+			result->all_visible = false;
 		if (!result->all_visible)
 			continue;
 
