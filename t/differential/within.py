@@ -48,9 +48,9 @@ SET seq_page_cost = 0; SET random_page_cost = 0; SET plan_cache_mode = force_cus
 SET max_parallel_workers_per_gather = 0"""
 # a script is "OP:OFFSET ..."; each is done to the row OFFSET from the one given
 SCHEMA = """
-CREATE TABLE t (id int PRIMARY KEY, k int, v int, s text %(unique)s) USING %(am)s;
+CREATE TABLE t (id int PRIMARY KEY, k int, v int, s text %(unique)s, w text) USING %(am)s;
 CREATE INDEX ON t (k);
-CREATE TABLE p (id int PRIMARY KEY, k int, v int, s text) PARTITION BY RANGE (id);
+CREATE TABLE p (id int PRIMARY KEY, k int, v int, s text, w text) PARTITION BY RANGE (id);
 CREATE TABLE p0 PARTITION OF p FOR VALUES FROM (MINVALUE) TO (5) USING %(am)s;
 CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (5) TO (MAXVALUE) USING %(am)s;
 CREATE TABLE c (id int PRIMARY KEY, tid int REFERENCES t (id)
@@ -114,7 +114,7 @@ BEGIN
 END $f$;
 """
 EVENTS = """
-CREATE TABLE q (id int PRIMARY KEY, k int, v int, s text) USING %(am)s;
+CREATE TABLE q (id int PRIMARY KEY, k int, v int, s text, w text) USING %(am)s;
 CREATE MATERIALIZED VIEW mv USING %(am)s AS SELECT id, v FROM t;
 CREATE FUNCTION on_ddl() RETURNS event_trigger LANGUAGE plpgsql AS $f$
 BEGIN
@@ -341,7 +341,8 @@ class History:
                 "UPDATE %s SET v = v + 10 WHERE id = %d", "UPDATE %s SET v = v + 10 WHERE id = %d",
                 "UPDATE %s SET k = k + 1 WHERE id = %d", "UPDATE %s SET id = id + 20 WHERE id = %d",
                 "UPDATE %s SET s = repeat('o', 900) WHERE id = %d", "DELETE FROM %s WHERE id = %d",
-                "SELECT 1 FROM %s WHERE id = %d FOR SHARE"]) % (
+                "SELECT 1 FROM %s WHERE id = %d FOR SHARE",
+                "SELECT 1 FROM %s WHERE id = %d FOR KEY SHARE"]) % (
                     table, i if len(changes) > 2 and r.random() < 0.7 else r.choice(ids)))
         for change in changes:
             self.done.append("other: " + change)
@@ -373,7 +374,7 @@ class History:
 
     def look(self):
         for t in TABLES + ("c",):
-            columns = "id, tid" if t == "c" else "id, k, v, s"
+            columns = "id, tid" if t == "c" else "id, k, v, s, w"
             sql = "SELECT %s, tableoid::regclass::text FROM %s WHERE id > -1000 ORDER BY %s" % (columns, t, columns)
             rows = [side.run(sql)[3] for side in self.sides]
             if rows[0] != rows[1]:
@@ -424,7 +425,10 @@ class History:
             "v = %s" % self.some(table, alias + ".id", alias + ".v + 1"),
             "k = %s" % self.some(table, alias + ".id", alias + ".k + 1", 0.3),
             "s = %s" % r.choice(["NULL", "repeat('q', %d)" % r.choice([1, 30, 600, 1900]), "'x' || %s.v" % alias,
-                                 "(SELECT string_agg(md5(g::text), '') FROM generate_series(1, 100) g)"])],
+                                 "(SELECT string_agg(md5(g::text), '') FROM generate_series(1, 100) g)",
+                # with w beside it this one goes out of line
+                "(SELECT string_agg(md5(%s.id::text || g), '') FROM generate_series(1, 55) g)" % alias]),
+            "w = (SELECT string_agg(md5(g::text), '') FROM generate_series(1, %d) g)" % r.choice([3, 30, 40, 90])],
             r.choice([1, 1, 2])) + (["id = %s.id + %d" % (alias, r.choice([20, -20, 3]))] if r.random() < 0.12 else []))
 
     def where(self, table, alias):
