@@ -162,6 +162,9 @@ BTREES = """SELECT bt_index_check(i.indexrelid, true) FROM pg_index i JOIN pg_cl
 	WHERE x.relkind = 'i' AND x.relnamespace = 'public'::regnamespace"""
 
 
+FAULTS = []             # of the server's log, of a crash
+
+
 class HeapFailed(Exception):
     """An assertion of heap_update's in 15 and 16, which a row trips that is locked, and
     whose update a subtransaction rolled back: all was alike so far."""
@@ -186,10 +189,12 @@ class Session:
             if self.cur.description:
                 rows = self.cur.fetchall()
         except psycopg2.Error as e:
-            if self.conn.closed and any('heapam.c"' in x for x in self.node.log_faults()):
-                raise HeapFailed(sql) from e
             if e.pgcode is None:
-                raise Difference("%s: %s" % (sql, e)) from e
+                # several sessions may be told of a crash
+                FAULTS.extend(self.node.log_faults())
+                if any('heapam.c"' in x for x in FAULTS):
+                    raise HeapFailed(sql) from e
+                raise Difference("%s: %s %s" % (sql, e, FAULTS)) from e
             code, constraint = e.pgcode, e.diag.constraint_name
         told = [x.split("CONTEXT:")[0].strip() for x in self.conn.notices]
         return code, constraint, self.cur.rowcount if code is None else None, rows, told
@@ -277,6 +282,7 @@ class History:
             time.sleep(0.5)
             self.node.wait_ready().close()
             self.node.log_faults()
+            FAULTS.clear()
             return
         for sql in (CHECK, BTREES) if self.args.am == "zheap" else (BTREES,):
             got = self.sides[0].run(sql)
@@ -338,12 +344,14 @@ class History:
             changes += r.choice([[], ["SELECT 1 FROM %s WHERE id = %d FOR UPDATE" % (table, i), "SAVEPOINT a"]])
         for _ in range(r.choice([1, 1, 2])):
             changes.append(r.choice([
-                "UPDATE %s SET v = v + 10 WHERE id = %d", "UPDATE %s SET v = v + 10 WHERE id = %d",
-                "UPDATE %s SET k = k + 1 WHERE id = %d", "UPDATE %s SET id = id + 20 WHERE id = %d",
-                "UPDATE %s SET s = repeat('o', 900) WHERE id = %d", "DELETE FROM %s WHERE id = %d",
-                "SELECT 1 FROM %s WHERE id = %d FOR SHARE",
-                "SELECT 1 FROM %s WHERE id = %d FOR KEY SHARE"]) % (
-                    table, i if len(changes) > 2 and r.random() < 0.7 else r.choice(ids)))
+                "UPDATE {t} SET v = v + 10 WHERE id = {i}", "UPDATE {t} SET v = v + 10 WHERE id = {i}",
+                "UPDATE {t} SET k = k + 1 WHERE id = {i}", "UPDATE {t} SET id = id + 20 WHERE id = {i}",
+                "UPDATE {t} SET s = repeat('o', 900) WHERE id = {i}", "DELETE FROM {t} WHERE id = {i}",
+                "SELECT 1 FROM {t} WHERE id = {i} FOR SHARE", "SELECT 1 FROM {t} WHERE id = {i} FOR KEY SHARE",
+                "UPDATE {t} SET w = (SELECT string_agg(md5(g::text), '') FROM generate_series(1, 80) g) WHERE id = {i}",
+                "UPDATE c SET tid = NULL WHERE tid = {i}", "DELETE FROM c WHERE tid = {i}",
+                "INSERT INTO c SELECT 100 + max(id), {i} FROM c"]).format(
+                    t=table, i=i if len(changes) > 2 and r.random() < 0.7 else r.choice(ids)))
         for change in changes:
             self.done.append("other: " + change)
             got = [other.run(change) for other in self.others]
