@@ -21,8 +21,7 @@
  *		undo/log/undo_stat.h
  *		undo/rollback/undo_worker.h
  *
- * Lock order: table pages (ascending) -> visibility map -> undo control page
- * -> undo page -> WAL.
+ * Lock order: undo/README, Locks.
  *
  *-------------------------------------------------------------------------
  */

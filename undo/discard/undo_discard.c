@@ -538,7 +538,7 @@ pass_publish(DiscardPass *pass)
 }
 
 /*
- * See undo_worker.h.  The order is that of U2 and U3: horizon, scan, then per
+ * See undo_discard.h.  The order is that of U2 and U3: horizon, scan, then per
  * log WAL record, horizons, head.  An ERROR leaves the published state valid;
  * the next pass goes on from it.
  */

@@ -902,7 +902,7 @@ visit_log(const UndoLogRef *ref, const UndoLogScan *scan, Oid dboid,
 	return true;
 }
 
-/* See undo_worker.h.  Reads the logs with the memory of earlier calls. */
+/* See undo_scan.h.  Reads the logs with the memory of earlier calls. */
 bool
 undo_scan_visit_unapplied(Oid dboid, undo_visit_fn visit, void *arg)
 {

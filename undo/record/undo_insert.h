@@ -20,7 +20,7 @@
  *			XLogBeginInsert(); register table blocks from 0 on;
  *			undo_insert_register(&ins, block_id);		block 0 is a block of the
  *												table, unless block_id is 0
- *			lsn = XLogInsert(...); undo_insert_set_lsn(&ins, lsn); PageSetLSN(...)
+ *			lsn = undo_images_insert(...); undo_insert_set_lsn(&ins, lsn); PageSetLSN(...)
  *		else
  *			undo_insert_log_alone(&ins);		permanent relation at wal_level=minimal:
  *										logs the undo page only; else nothing

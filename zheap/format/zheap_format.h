@@ -155,6 +155,6 @@ extern void zheap_delta_desc(StringInfo buf, XLogReaderState *record);
 #define XLOG_ZHEAP_DELETE		0xA0
 #define XLOG_ZHEAP_LOCK			0xB0	/* or speculative insertion confirmed,
 										 * or a list of live locks */
-#define XLOG_ZHEAP_DELTA		0xC0	/* or one xact slot more */
+#define XLOG_ZHEAP_DELTA		0xC0	/* or an xact slot more, or a shared one */
 
 #endif							/* ZHEAP_FORMAT_H */

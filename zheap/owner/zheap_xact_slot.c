@@ -601,7 +601,7 @@ zheap_xact_slot_reserve(Relation rel, Buffer buffer, const UndoHorizons *hz,
  * ----------------------------------------------------------------
  */
 
-/* See zheap_history.h. */
+/* See zheap_xact_slot.h. */
 void
 zheap_xact_slot_note_rows(Relation rel, const ZXactSlotChoice *choice,
 						  Fxid fxid, UndoRecPtr urp, OffsetNumber first,

@@ -83,7 +83,7 @@ walk_to_top(ZReadContext *cx, ZWalk *walk, Page page, Buffer buffer,
 }
 
 /*
- * The newest non-aborted change of a row.  See zheap_history.h.  kind is 0 and
+ * The newest non-aborted change of a row.  See zheap_sees.h.  kind is 0 and
  * key_changed false where no record was looked for: the version is visible to
  * all, or committed and not ended.
  */

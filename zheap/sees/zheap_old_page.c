@@ -339,7 +339,7 @@ find_rest(TakeBack *t)
 	}
 }
 
-/* See zheap_history.h. */
+/* See zheap_sees.h. */
 void
 zheap_old_page_restore(ZReadContext *cx, Page copy, BlockNumber block,
 					   const ZOwners *owners, ZOldPage *old)

@@ -46,7 +46,7 @@ zheap_predicate_conflict_out(const ZReadContext *cx, Fxid writer)
 StaticAssertDecl(MaxHeapTuplesPerPage < (1 << VERSION_SHIFT),
 				 "offsets leave room for a hash of the version");
 
-/* See zheap_history.h. */
+/* See zheap_sees.h. */
 uint32
 zheap_predicate_hash(const char *tuple, uint16 len)
 {
@@ -62,7 +62,7 @@ predicate_tid(BlockNumber block, OffsetNumber off, uint32 hash,
 	ItemPointerSet(tid, block, (OffsetNumber) (off | (hash << VERSION_SHIFT)));
 }
 
-/* See zheap_history.h. */
+/* See zheap_sees.h. */
 void
 zheap_predicate_lock(Relation rel, Snapshot snapshot, BlockNumber block,
 					 OffsetNumber off, const ZVersion *v)
@@ -76,7 +76,7 @@ zheap_predicate_lock(Relation rel, Snapshot snapshot, BlockNumber block,
 	PredicateLockTID(rel, &tid, snapshot, XidFromFxid(v->writer));
 }
 
-/* See zheap_history.h. */
+/* See zheap_sees.h. */
 void
 zheap_predicate_conflict_in(Relation rel, BlockNumber block, OffsetNumber off,
 							const char *tuple, uint16 len)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * zheap_visibility.c
- *	  Which version of a row a snapshot sees, and which one is the newest.
+ *	  Which version of a row a snapshot sees.
  *
  * The walk through a row's history is zheap_walk.c's; here is what each kind
  * of snapshot makes of the owners met on the way.  Nothing here changes a
@@ -718,7 +718,7 @@ find_version(ZReadContext *cx, Buffer buffer, Page page, BlockNumber block,
 }
 
 /*
- * See zheap_history.h for the contract.  An ended version found is left in
+ * See zheap_sees.h for the contract.  An ended version found is left in
  * *v with its bytes.  True is returned for one with NON_VACUUMABLE, if it isn't
  * removable yet, and with TOAST.
  */
@@ -791,7 +791,7 @@ own_slot_is_seen(ZReadContext *cx, ZWalk *walk, Page page, uint8 id)
 }
 
 /*
- * See zheap_history.h.  If the snapshot sees the owner of the xact slot, it sees the
+ * See zheap_sees.h.  If the snapshot sees the owner of the xact slot, it sees the
  * writer that ended the row, be it the owner or somebody below (Z2).
  */
 bool
@@ -915,7 +915,7 @@ any_shared_unseen(ZReadContext *cx, Page page, BlockNumber block, Fxid *base)
 }
 
 /*
- * Judge each owner once.  See zheap_history.h.
+ * Judge each owner once.  See zheap_sees.h.
  *
  * Rows that refer to an owner seen are seen as they stand, though an older
  * tenure may have changed them: what lies below an owner that the snapshot sees

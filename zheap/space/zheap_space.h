@@ -49,6 +49,16 @@ extern void zheap_prune_page(Relation rel, Buffer buffer,
 							 const UndoHorizons *hz, int options,
 							 ZPruneResult *result);
 
+/*
+ * On a private copy of a page whose buffer is exclusively locked: DEAD line
+ * pointers, those of offsets[0..n - 1], become UNUSED, but for those that a
+ * live row lock names (Z60).  Returns how many did.
+ */
+extern int	zheap_prune_free_pointers(Relation rel, UndoReader *reader,
+									  const UndoHorizons *hz, Page page,
+									  BlockNumber block,
+									  const OffsetNumber *offsets, int n);
+
 /* ----------------------------------------------------------------
  *	zheap_make_room.c
  * ----------------------------------------------------------------
@@ -71,16 +81,6 @@ extern Size zheap_make_room_estimate(Relation rel, Buffer buffer,
 
 /* ZPRUNE_NO_INDEXES if the table surely has none, else 0 */
 extern int	zheap_make_room_options(Relation rel);
-
-/*
- * On a private copy of a page whose buffer is exclusively locked: DEAD line
- * pointers, those of offsets[0..n - 1], become UNUSED, but for those that a
- * live row lock names (Z60).  Returns how many did.
- */
-extern int	zheap_prune_free_pointers(Relation rel, UndoReader *reader,
-									  const UndoHorizons *hz, Page page,
-									  BlockNumber block,
-									  const OffsetNumber *offsets, int n);
 
 /* ----------------------------------------------------------------
  *	zheap_space.c
