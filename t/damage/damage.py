@@ -128,7 +128,7 @@ def read_page(node, path, block):
 # Nothing else says what these say: where one is damaged rows may be others.  A
 # page with checksums is refused before.
 ALONE = re.compile(r"""table:\ |undo:\ (run\ |entry\ |relation|database|base_fxid|max_fxid
-    |old\ |diff|jump|below|list|new\ |body|entry|range|ranges|insert\ flags|cid|record\ (flags|kind|block|offset)
+    |old\ |diff|jump|below|list\ entry|new\ |body|entry|range|ranges|insert\ flags|cid|record\ (flags|kind|block|offset)
     |missing|undo\ page\ flags)|global:\ (U|H):""", re.X)
 # for --fields: histories that stay after a restart, for the first one here goes on
 STORIES = """
