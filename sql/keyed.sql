@@ -16,7 +16,7 @@ END $$;
 SELECT both_do('CREATE INDEX @_a ON @ (a)');
 SELECT both_do('CREATE INDEX @_b ON @ (b, a)');
 SELECT both_do('CREATE INDEX @_c ON @ (c) WITH (deduplicate_items = off)');
--- these aren't soft
+-- one whose values can be equal and differ; one without a plain key, which isn't soft
 SELECT both_do('CREATE INDEX @_d ON @ (d)');
 SELECT both_do('CREATE INDEX @_e ON @ (lower(e))');
 SELECT both_do('INSERT INTO @ SELECT i, i % 20, ''b'' || i % 7, i, i, ''e'' || i FROM generate_series(1, 300) i');

@@ -92,11 +92,22 @@ CREATE INDEX p_v ON p (v)"""
 SOFT = """
 DROP INDEX IF EXISTS t_e, t_i, t_h, t_u;
 CREATE UNIQUE INDEX t_u ON t (u)"""
+# soft indexes with more than plain keys, and with values that are equal and differ
+WIDE = """
+CREATE INDEX t_n ON t (n, k);
+CREATE INDEX t_w ON t (k, v) WHERE u > 20;
+CREATE INDEX t_j ON t (k) INCLUDE (u, n);
+CREATE INDEX t_y ON t ((u % 3), v)"""
 
 
 def keyed_schema(r, access_method):
-    out = schema(r, access_method) + [KEYED]
-    return out + [SOFT] if r.random() < 0.5 else out
+    out = schema(r, access_method) + [KEYED, "ALTER TABLE t ADD n numeric DEFAULT 1"]
+    if r.random() < 0.5:
+        out.append(SOFT)
+    if r.random() < 0.6:
+        # one of them at least makes rows move if n or u changes
+        out.append(";\n".join(r.sample(WIDE.split(";"), r.randrange(1, 5))))
+    return out
 
 
 def triggers(r):
@@ -311,8 +322,25 @@ class Generator:
 
     # ---- statements
 
+    def read_wide(self, s):
+        r = self.r
+        return self.step(s, r.choice([
+            "SELECT n FROM t WHERE n = " + self.amount(),
+            "SELECT id, n FROM t WHERE n > " + self.amount(),
+            "SELECT n, k FROM t WHERE n = %s AND k < %d" % (
+                self.amount(), r.randrange(8)),
+            "SELECT k, v FROM t WHERE u > 20 AND k = %d" % r.randrange(8),
+            "SELECT count(*) FROM t WHERE u > 20 AND k >= 0",
+            "SELECT k, u, n FROM t WHERE k = %d" % r.randrange(8),
+            "SELECT id, v FROM t WHERE u %% 3 = %d AND v > %d" % (
+                r.randrange(3), r.randrange(9)),
+            "SELECT u %% 3, count(*) FROM t WHERE u %% 3 = %d GROUP BY 1" %
+            r.randrange(3)]))
+
     def read(self, s):
         r = self.r
+        if self.keyed and r.random() < 0.3:
+            return self.read_wide(s)
         choice = r.randrange(10)
         if self.player.serializable[s]:
             choice = r.choice([6, 7, 8, 9, 6, 7, 0])
@@ -375,13 +403,19 @@ class Generator:
                 "k = %d" % r.randrange(8), "k = %d" % r.randrange(8),
                 "k = (k + 1) % 8", "k = 7 - k, v = v + 1", "v = v + 1",
                 "v = %d, k = %d" % (r.randrange(9), r.randrange(8)),
-                "s = 's%d', k = %d" % (r.randrange(5), r.randrange(8))])
+                "s = 's%d', k = %d" % (r.randrange(5), r.randrange(8)),
+                "n = " + self.amount(), "n = %s, k = %d" % (
+                    self.amount(), r.randrange(8)), "n = n + " + self.amount()])
         where = r.choice(["id = %d" % self.id(), "id = %d" % self.id(),
                           "id " + self.span(),
                           "id = %d AND v %% 2 = 0" % self.id(),
                           "id %s AND v > %d" % (self.span(), r.randrange(5))])
         tail = r.choice(["", "", " RETURNING id, k, u, v, s, length(x), g"])
         self.step(s, "UPDATE t SET %s WHERE %s%s" % (sets, where, tail))
+
+    def amount(self):
+        """Few values, each with several images."""
+        return self.r.choice(["0", "0.0", "1", "1.0", "1.00", "-1", "-1.0", "2.50"])
 
     def insert(self, s):
         r = self.r

@@ -19,11 +19,14 @@
 
 #include "access/genam.h"
 #include "access/nbtree.h"
+#include "catalog/index.h"
+#include "executor/executor.h"
 #include "storage/predicate.h"
 #include "utils/rel.h"
 
 #include "undo/undo_debug.h"
 #include "zheap/format/zheap_format.h"
+#include "zheap/format/zheap_same.h"
 #include "zheap/soft/zheap_entry.h"
 #include "zheap/soft/zheap_keyed.h"
 #include "zheap/soft/zheap_old_keys.h"
@@ -45,25 +48,123 @@ item_names(Page page, OffsetNumber off, ItemPointer tid)
 	return false;
 }
 
-/* is there an entry with this key and TID */
-static bool
-entry_exists(Relation rel, Relation index, Datum *values, bool *isnull,
-			 ItemPointer tid)
+/* an entry that a row should have, in an index that is open */
+typedef struct Wanted
 {
-	IndexTuple	entry = index_form_tuple(RelationGetDescr(index), values,
-										 isnull);
+	Relation	rel;
+	Relation	index;
+	const ZSoftIndex *soft;
+	ItemPointerData tid;
+	EState	   *estate;			/* of what was evaluated, or NULL */
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
+} Wanted;
+
+/* as the executor does it for an index; false: the predicate isn't true */
+static bool
+evaluate(Wanted *wanted, TupleTableSlot *slot)
+{
+	ExprContext *econtext;
+	IndexInfo  *info;
+	MemoryContext old;
+	bool		belongs;
+
+	wanted->estate = CreateExecutorState();
+	old = MemoryContextSwitchTo(wanted->estate->es_query_cxt);
+	econtext = GetPerTupleExprContext(wanted->estate);
+	econtext->ecxt_scantuple = slot;
+	info = BuildIndexInfo(wanted->index);
+	belongs = ExecQual(ExecPrepareQual(info->ii_Predicate, wanted->estate),
+					   econtext);
+	if (belongs)
+		FormIndexDatum(info, slot, wanted->estate, wanted->values,
+					   wanted->isnull);
+	MemoryContextSwitchTo(old);
+	return belongs;
+}
+
+/* False: the index wants no entry; wanted_end() is due in any case. */
+static bool
+wanted_start(Wanted *wanted, Relation rel, const ZSoftIndex *soft,
+			 TupleTableSlot *slot, const ItemPointerData *tid)
+{
+	Assert(zheap_tid_tag(tid) == 0);
+	AssertNoPageLocked();
+	wanted->rel = rel;
+	wanted->soft = soft;
+	wanted->tid = *tid;
+	wanted->estate = NULL;
+	wanted->index = index_open(soft->oid, RowExclusiveLock);
+	if (!zheap_keyed_is_soft_kind(rel, wanted->index))
+		elog(ERROR, "index \"%s\" has changed although its table is locked",
+			 RelationGetRelationName(wanted->index));
+	if (soft->evaluated)
+		return evaluate(wanted, slot);
+	for (int i = 0; i < wanted->index->rd_index->indnatts; i++)
+		wanted->values[i] =
+			slot_getattr(slot, wanted->index->rd_index->indkey.values[i],
+						 &wanted->isnull[i]);
+	return true;
+}
+
+static void
+wanted_end(Wanted *wanted)
+{
+	if (wanted->estate != NULL)
+		FreeExecutorState(wanted->estate);
+	index_close(wanted->index, RowExclusiveLock);
+}
+
+/* are the plain keys of an entry that was found the same values */
+static bool
+has_same_keys(const Wanted *wanted, IndexTuple entry)
+{
+	TupleDesc	desc = RelationGetDescr(wanted->index);
+
+	for (int i = 0; i < wanted->index->rd_index->indnkeyatts; i++)
+	{
+		bool		isnull;
+		Datum		value = index_getattr(entry, i + 1, desc, &isnull);
+
+		if (zheap_keyed_soft_column(wanted->index, i) != 0 &&
+			zheap_same_value(TupleDescAttr(desc, i), value, isnull,
+							 wanted->values[i], wanted->isnull[i],
+							 true) != ZSAME_YES)
+			return false;
+	}
+	return true;
+}
+
+/* what there is of an entry */
+typedef enum Found
+{
+	FOUND_NONE,
+	FOUND_EQUAL,				/* one with this TID and other values, which
+								 * are equal by the opclasses */
+	FOUND_SAME
+} Found;
+
+/* is there an entry with this key and TID */
+static Found
+wanted_find(const Wanted *wanted)
+{
+	Relation	index = wanted->index;
+	ItemPointerData tid = wanted->tid;
+	IndexTuple	entry = index_form_tuple(RelationGetDescr(index),
+										 (Datum *) wanted->values,
+										 (bool *) wanted->isnull);
+	IndexTuple	there = NULL;
 	BTInsertStateData state;
 	BTScanInsert key;
 	BTStack		stack;
 	Buffer		leaf;
-	bool		exists = false;
+	Found		found = FOUND_NONE;
 
 	AssertNoPageLocked();
-	Assert(zheap_tid_tag(tid) == 0);
-	entry->t_tid = *tid;
+	entry->t_tid = tid;
 	key = _bt_mkscankey(index, entry);
 	Assert(key->heapkeyspace && key->scantid != NULL);
-	stack = _bt_search(index, rel, key, &leaf, BT_READ);
+	stack = _bt_search(index, wanted->rel, key, &leaf, BT_READ);
 	if (BufferIsValid(leaf))
 	{
 		Page		page = BufferGetPage(leaf);
@@ -77,28 +178,74 @@ entry_exists(Relation rel, Relation index, Datum *values, bool *isnull,
 		off = _bt_binsrch_insert(index, &state);
 		if (off <= PageGetMaxOffsetNumber(page) &&
 			_bt_compare(index, key, page, off) == 0 &&
-			item_names(page, off, tid))
+			item_names(page, off, &tid))
 		{
+			ItemId		item = PageGetItemId(page, off);
+
 			/* only rows that are dead to all have theirs marked (Z50) */
-			if (ItemIdIsDead(PageGetItemId(page, off)))
+			if (ItemIdIsDead(item))
 				ereport(ERROR,
 						(errcode(ERRCODE_INDEX_CORRUPTED),
 						 errmsg("entry of row (%u,%u) in index \"%s\" is marked dead, but the row is not",
-								ItemPointerGetBlockNumber(tid),
-								ItemPointerGetOffsetNumber(tid),
+								ItemPointerGetBlockNumber(&tid),
+								ItemPointerGetOffsetNumber(&tid),
 								RelationGetRelationName(index))));
 			/* a reader of this range hasn't seen the row there, as yet */
 			CheckForSerializableConflictIn(index, NULL,
 										   BufferGetBlockNumber(leaf));
-			exists = true;
+			there = CopyIndexTuple((IndexTuple) PageGetItem(page, item));
 		}
 		_bt_relbuf(index, leaf);
+	}
+	if (there != NULL)
+	{
+		found = has_same_keys(wanted, there) ? FOUND_SAME : FOUND_EQUAL;
+		pfree(there);
 	}
 	if (stack != NULL)
 		_bt_freestack(stack);
 	pfree(key);
 	pfree(entry);
-	return exists;
+	return found;
+}
+
+bool
+zheap_entry_has_equal(Relation rel, const ZSoftIndexes *indexes,
+					  Bitmapset *changed, TupleTableSlot *slot,
+					  const ItemPointerData *tid)
+{
+	bool		equal = false;
+
+	for (int i = 0; i < indexes->n && !equal; i++)
+	{
+		const ZSoftIndex *soft = &indexes->index[i];
+		Wanted		wanted;
+
+		if (!soft->equals || !bms_overlap(soft->attrs, changed))
+			continue;
+		UNDO_IDLE_POINT("equal-entry");
+		equal = wanted_start(&wanted, rel, soft, slot, tid) &&
+			wanted_find(&wanted) == FOUND_EQUAL;
+		wanted_end(&wanted);
+	}
+	return equal;
+}
+
+/* there is none with other values, see zheap_entry_has_equal() */
+static void
+insert_unless_there(Wanted *wanted, bool may_exist)
+{
+	Found		found = may_exist ? wanted_find(wanted) : FOUND_NONE;
+
+	Assert(may_exist || wanted_find(wanted) == FOUND_NONE);
+	if (found == FOUND_EQUAL)
+		elog(ERROR, "row (%u,%u) has an entry of an equal key in index \"%s\"",
+			 ItemPointerGetBlockNumber(&wanted->tid),
+			 ItemPointerGetOffsetNumber(&wanted->tid),
+			 RelationGetRelationName(wanted->index));
+	if (found == FOUND_NONE)
+		index_insert(wanted->index, wanted->values, wanted->isnull,
+					 &wanted->tid, wanted->rel, UNIQUE_CHECK_NO, true, NULL);
 }
 
 void
@@ -107,34 +254,20 @@ zheap_entry_insert(Relation rel, const ZSoftIndexes *indexes,
 				   TupleTableSlot *slot, const ItemPointerData *tid,
 				   bool may_exist)
 {
-	AssertNoPageLocked();
-	Assert(CritSectionCount == 0 && zheap_tid_tag(tid) == 0);
+	Assert(CritSectionCount == 0);
 	for (int i = 0; i < indexes->n; i++)
 	{
 		const ZSoftIndex *soft = &indexes->index[i];
-		ItemPointerData plain = *tid;
-		Datum		values[INDEX_MAX_KEYS];
-		bool		isnull[INDEX_MAX_KEYS];
-		Relation	index;
+		Wanted		wanted;
 
 		if (!bms_overlap(soft->attrs, changed))
 			continue;
 		UNDO_IDLE_POINT("entry");
-		for (int k = 0; k < soft->natts; k++)
-			values[k] = slot_getattr(slot, soft->attnum[k], &isnull[k]);
-		index = index_open(soft->oid, RowExclusiveLock);
-		if (!zheap_keyed_is_soft_kind(rel, index))
-			elog(ERROR,
-				 "index \"%s\" has changed although its table is locked",
-				 RelationGetRelationName(index));
-		if (!(may_exist && entry_exists(rel, index, values, isnull, &plain)))
+		if (wanted_start(&wanted, rel, soft, slot, tid))
 		{
-			Assert(may_exist ||
-				   !entry_exists(rel, index, values, isnull, &plain));
-			index_insert(index, values, isnull, &plain, rel, UNIQUE_CHECK_NO,
-						 true, NULL);
+			insert_unless_there(&wanted, may_exist);
+			zheap_old_keys_note(rel, wanted.index, old, oldlen, tid);
 		}
-		zheap_old_keys_note(rel, index, old, oldlen, tid);
-		index_close(index, RowExclusiveLock);
+		wanted_end(&wanted);
 	}
 }

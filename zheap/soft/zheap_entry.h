@@ -24,4 +24,14 @@ extern void zheap_entry_insert(Relation rel, const ZSoftIndexes *indexes,
 							   uint16 oldlen, TupleTableSlot *slot,
 							   const ItemPointerData *tid, bool may_exist);
 
+/*
+ * The row at *tid is locked by me and is to get the new values in the tuple
+ * slot: has it an entry, in one of the soft indexes over the columns "changed",
+ * of another value that is equal to the new one?  Then it can't stay where it
+ * is, as nbtree must not have two of a key and TID (Z48).  Nothing is locked.
+ */
+extern bool zheap_entry_has_equal(Relation rel, const ZSoftIndexes *indexes,
+								  Bitmapset *changed, TupleTableSlot *slot,
+								  const ItemPointerData *tid);
+
 #endif							/* ZHEAP_ENTRY_H */

@@ -9,10 +9,13 @@
  * snapshots need.  So an entry alone doesn't say that the row has that key:
  * this is found out by comparing it with a version of the row, byte by byte.
  *
- * A kind of index can be soft if equality of its opclasses is equality of
- * bytes, its entries hold plain columns of the table and nothing else, and no
- * other party relies on one entry per row.  That is btree without uniqueness,
- * exclusion, expressions, predicate and INCLUDE.
+ * A kind of index can be soft if no other party relies on one entry per row and
+ * it has a key that is a plain column of the table.  That is btree without
+ * uniqueness and exclusion.  Of such an index only the plain keys are soft:
+ * columns in its expressions, in its predicate or under INCLUDE make the row
+ * move, so that all versions of a TID have the same of them.  Where equality of
+ * the opclasses isn't equality of bytes a row moves if it has an entry that is
+ * equal to the new one, but another value (Z48).
  *
  *-------------------------------------------------------------------------
  */
@@ -63,52 +66,62 @@ static char *listed_tables = NULL;
  * ----------------------------------------------------------------
  */
 
+AttrNumber
+zheap_keyed_soft_column(Relation index, int i)
+{
+	Form_pg_index form = index->rd_index;
+
+	return i < form->indnkeyatts ? form->indkey.values[i] : 0;
+}
+
 bool
 zheap_keyed_is_soft_kind(Relation rel, Relation index)
 {
 	Form_pg_index form = index->rd_index;
+	bool		soft = false;
 
 	if (index->rd_rel->relam != BTREE_AM_OID || form->indisunique ||
-		form->indisexclusion || form->indnatts != form->indnkeyatts ||
-		RelationUsesLocalBuffers(rel) ||
-		!heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL))
+		form->indisexclusion || RelationUsesLocalBuffers(rel))
 		return false;
-	for (int i = 0; i < form->indnatts; i++)
+	for (int i = 0; i < form->indnkeyatts; i++)
 	{
 		AttrNumber	attnum = form->indkey.values[i];
 		Form_pg_attribute theirs = TupleDescAttr(RelationGetDescr(index), i);
 		Form_pg_attribute ours;
 
-		/* 0: an expression */
-		if (attnum <= 0)
+		if (attnum < 0)
 			return false;
+		if (attnum == 0)
+			continue;			/* an expression */
 		ours = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
 		/* not so for name, which is stored as a C string */
 		if (theirs->atttypid != ours->atttypid ||
 			theirs->attlen != ours->attlen ||
 			theirs->attbyval != ours->attbyval)
 			return false;
+		soft = true;
 	}
-	return true;
+	return soft;
 }
 
 /*
- * The opclasses of bpchar say that equality is equality of bytes, but blanks at
- * the end don't count for them.  Values of a column with a length are padded to
- * it.
+ * Can a value of this soft index be equal to another one?  nbtree knows, and
+ * says yes where INCLUDE columns are as well.  The opclasses of bpchar say that
+ * equality is equality of bytes, but blanks at the end don't count for them;
+ * values of a column with a length are padded to it.
  */
 static bool
-equals_differ(Relation rel, Relation index)
+has_equals(Relation rel, Relation index, bool allequalimage)
 {
-	for (int i = 0; i < index->rd_index->indnatts; i++)
+	for (int i = 0; i < index->rd_index->indnkeyatts; i++)
 	{
-		AttrNumber	attnum = index->rd_index->indkey.values[i];
+		AttrNumber	attnum = zheap_keyed_soft_column(index, i);
 
-		if (index->rd_opcintype[i] == BPCHAROID &&
+		if (attnum != 0 && index->rd_opcintype[i] == BPCHAROID &&
 			TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypmod < 0)
 			return true;
 	}
-	return false;
+	return !allequalimage;
 }
 
 /*
@@ -116,16 +129,36 @@ equals_differ(Relation rel, Relation index)
  * does that relies on rows that move.
  */
 static bool
-is_soft(Relation rel, Relation index)
+is_soft(Relation rel, Relation index, bool *equals)
 {
 	bool		heapkeyspace;
 	bool		allequalimage;
 
 	if (!index->rd_index->indisvalid || !index->rd_index->indisready ||
-		!zheap_keyed_is_soft_kind(rel, index) || equals_differ(rel, index))
+		!zheap_keyed_is_soft_kind(rel, index))
 		return false;
 	_bt_metaversion(index, &heapkeyspace, &allequalimage);
-	return heapkeyspace && allequalimage;
+	*equals = has_equals(rel, index, allequalimage);
+	return heapkeyspace;
+}
+
+static Bitmapset *
+add_column(Bitmapset *attrs, AttrNumber attnum)
+{
+	return attnum == InvalidAttrNumber ? attrs :
+		bms_add_member(attrs, attnum - FirstLowInvalidHeapAttributeNumber);
+}
+
+Bitmapset *
+zheap_keyed_hard_columns(Relation index)
+{
+	Bitmapset  *attrs = NULL;
+
+	for (int i = index->rd_index->indnkeyatts; i < index->rd_index->indnatts; i++)
+		attrs = add_column(attrs, index->rd_index->indkey.values[i]);
+	pull_varattnos((Node *) RelationGetIndexExpressions(index), 1, &attrs);
+	pull_varattnos((Node *) RelationGetIndexPredicate(index), 1, &attrs);
+	return attrs;
 }
 
 /* what is remembered of a table's indexes */
@@ -235,41 +268,39 @@ size_of_indexes(int n)
 	return offsetof(ZSoftIndexes, index) + n * sizeof(ZSoftIndex);
 }
 
-static void
-describe_soft(ZSoftIndex *soft, Relation index)
-{
-	Assert(index->rd_index->indnatts <= INDEX_MAX_KEYS);
-	soft->oid = RelationGetRelid(index);
-	soft->natts = index->rd_index->indnatts;
-	soft->attrs = NULL;
-	soft->varlena = false;
-	for (int i = 0; i < soft->natts; i++)
-	{
-		soft->attnum[i] = index->rd_index->indkey.values[i];
-		soft->attrs = bms_add_member(soft->attrs, soft->attnum[i] -
-									 FirstLowInvalidHeapAttributeNumber);
-		if (TupleDescAttr(RelationGetDescr(index), i)->attlen == -1)
-			soft->varlena = true;
-	}
-}
-
 /* columns that an index is about, in whatever way */
 static Bitmapset *
 columns_of(Relation index)
 {
-	Bitmapset  *attrs = NULL;
+	Bitmapset  *attrs = zheap_keyed_hard_columns(index);
 
 	for (int i = 0; i < index->rd_index->indnatts; i++)
-	{
-		AttrNumber	attnum = index->rd_index->indkey.values[i];
-
-		if (attnum != InvalidAttrNumber)
-			attrs = bms_add_member(attrs, attnum -
-								   FirstLowInvalidHeapAttributeNumber);
-	}
-	pull_varattnos((Node *) RelationGetIndexExpressions(index), 1, &attrs);
-	pull_varattnos((Node *) RelationGetIndexPredicate(index), 1, &attrs);
+		attrs = add_column(attrs, index->rd_index->indkey.values[i]);
 	return attrs;
+}
+
+static void
+describe_soft(ZSoftIndex *soft, Relation index)
+{
+	soft->oid = RelationGetRelid(index);
+	soft->natts = 0;
+	soft->attrs = NULL;
+	soft->varlena = false;
+	soft->evaluated =
+		!heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, NULL) ||
+		!heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL);
+	for (int i = 0; i < index->rd_index->indnkeyatts; i++)
+	{
+		AttrNumber	attnum = zheap_keyed_soft_column(index, i);
+
+		if (attnum == 0)
+			continue;
+		soft->attnum[soft->natts++] = attnum;
+		soft->attrs = add_column(soft->attrs, attnum);
+		if (TupleDescAttr(RelationGetDescr(index), i)->attlen == -1)
+			soft->varlena = true;
+	}
+	Assert(soft->natts > 0 && soft->natts <= INDEX_MAX_KEYS);
 }
 
 /* NULL if none is soft */
@@ -283,9 +314,15 @@ survey_indexes(Relation rel)
 	foreach(lc, oids)
 	{
 		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+		ZSoftIndex *soft = &indexes->index[indexes->n];
 
-		if (is_soft(rel, index))
-			describe_soft(&indexes->index[indexes->n++], index);
+		if (is_soft(rel, index, &soft->equals))
+		{
+			describe_soft(soft, index);
+			indexes->n++;
+			indexes->hard = bms_join(indexes->hard,
+									 zheap_keyed_hard_columns(index));
+		}
 		else
 			indexes->hard = bms_join(indexes->hard, columns_of(index));
 		index_close(index, AccessShareLock);
@@ -406,27 +443,42 @@ zheap_keyed_may_stay(Relation rel, const ZSoftIndexes *indexes,
 	return true;
 }
 
+bool
+zheap_keyed_may_be_equal(const ZSoftIndexes *indexes, Bitmapset *changed)
+{
+	for (int i = 0; i < indexes->n; i++)
+	{
+		if (indexes->index[i].equals &&
+			bms_overlap(indexes->index[i].attrs, changed))
+			return true;
+	}
+	return false;
+}
+
 ZKeyMatch
 zheap_keyed_compare(Relation rel, Relation index, IndexTuple entry,
 					const char *tuple, uint16 len, bool may_fetch)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	TupleDesc	keydesc = RelationGetDescr(index);
+	int			nkeys = index->rd_index->indnkeyatts;
 	int			ncolumns =
-		zheap_tuple_first_columns(index->rd_index->indkey.values,
-								  keydesc->natts);
+		zheap_tuple_first_columns(index->rd_index->indkey.values, nkeys);
 	Datum		values[MaxHeapAttributeNumber];
 	bool		isnull[MaxHeapAttributeNumber];
 	ZKeyMatch	match = ZKEY_SAME;
 
 	Assert(len >= ZHEAP_HEADER_SIZE);
 	zheap_tuple_deform_first(desc, ncolumns, tuple, len, values, isnull);
-	for (int i = 0; i < keydesc->natts && match == ZKEY_SAME; i++)
+	for (int i = 0; i < nkeys && match == ZKEY_SAME; i++)
 	{
-		int			at = index->rd_index->indkey.values[i] - 1;
+		int			at = zheap_keyed_soft_column(index, i) - 1;
 		bool		keynull;
-		Datum		key = index_getattr(entry, i + 1, keydesc, &keynull);
+		Datum		key;
 
+		if (at < 0)
+			continue;
+		key = index_getattr(entry, i + 1, keydesc, &keynull);
 		switch (zheap_same_value(TupleDescAttr(keydesc, i), key, keynull,
 								 values[at], isnull[at], may_fetch))
 		{
@@ -442,6 +494,40 @@ zheap_keyed_compare(Relation rel, Relation index, IndexTuple entry,
 	}
 	zheap_tuple_free_first(desc, ncolumns, tuple, len, values);
 	return match;
+}
+
+bool
+zheap_keyed_is_equal(Relation rel, Relation index, IndexTuple entry,
+					 const char *tuple, uint16 len)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	int			nkeys = index->rd_index->indnkeyatts;
+	int			ncolumns =
+		zheap_tuple_first_columns(index->rd_index->indkey.values, nkeys);
+	Datum		values[MaxHeapAttributeNumber];
+	bool		isnull[MaxHeapAttributeNumber];
+	bool		equal = true;
+
+	AssertNoPageLocked();
+	zheap_tuple_deform_first(desc, ncolumns, tuple, len, values, isnull);
+	for (int i = 0; i < nkeys && equal; i++)
+	{
+		int			at = zheap_keyed_soft_column(index, i) - 1;
+		bool		keynull;
+		Datum		key;
+
+		if (at < 0)
+			continue;
+		key = index_getattr(entry, i + 1, RelationGetDescr(index), &keynull);
+		equal = keynull == isnull[at] &&
+			(keynull ||
+			 DatumGetInt32(FunctionCall2Coll(index_getprocinfo(index, i + 1,
+															   BTORDER_PROC),
+											 index->rd_indcollation[i], key,
+											 values[at])) == 0);
+	}
+	zheap_tuple_free_first(desc, ncolumns, tuple, len, values);
+	return equal;
 }
 
 int

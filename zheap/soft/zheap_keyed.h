@@ -28,19 +28,34 @@ extern uint64 zheap_keyed_changes;
  */
 extern bool zheap_keyed_is_soft_kind(Relation rel, Relation index);
 
+/*
+ * Of a soft index: the column of the table that its i-th one, from 0, is, if
+ * that may change in place; 0 if not.
+ */
+extern AttrNumber zheap_keyed_soft_column(Relation index, int i);
+
+/*
+ * Columns, as in RelationGetIndexAttrBitmap, that a soft index is about but for
+ * its plain keys: in expressions, predicate or INCLUDE.  They don't change in
+ * place while it is there.  Palloc'd.
+ */
+extern Bitmapset *zheap_keyed_hard_columns(Relation index);
+
 /* of a table's indexes, as an update wants to know them */
 typedef struct ZSoftIndex
 {
 	Oid			oid;
-	int			natts;
+	int			natts;			/* plain keys */
 	AttrNumber	attnum[INDEX_MAX_KEYS];
 	Bitmapset  *attrs;			/* the same, as in RelationGetIndexAttrBitmap */
 	bool		varlena;		/* is one of them */
+	bool		equals;			/* two values of them can be equal */
+	bool		evaluated;		/* it has expressions or a predicate */
 } ZSoftIndex;
 
 typedef struct ZSoftIndexes
 {
-	Bitmapset  *hard;			/* columns of all other indexes */
+	Bitmapset  *hard;			/* columns that make a row move */
 	int			n;
 	ZSoftIndex	index[FLEXIBLE_ARRAY_MEMBER];
 } ZSoftIndexes;
@@ -61,6 +76,13 @@ extern bool zheap_keyed_may_stay(Relation rel, const ZSoftIndexes *indexes,
 								 const char *old, uint16 oldlen,
 								 const char *new, uint16 newlen);
 
+/*
+ * If these columns change in place, may a row have an entry of another value
+ * that is equal to the new one (zheap_entry_has_equal())?
+ */
+extern bool zheap_keyed_may_be_equal(const ZSoftIndexes *indexes,
+									 Bitmapset *changed);
+
 /* how an index entry and a version of its row compare (Z49) */
 typedef enum ZKeyMatch
 {
@@ -73,6 +95,14 @@ typedef enum ZKeyMatch
 extern ZKeyMatch zheap_keyed_compare(Relation rel, Relation index,
 									 IndexTuple entry, const char *tuple,
 									 uint16 len, bool may_fetch);
+
+/*
+ * Are the plain keys of an entry and a version equal by the opclasses?  No page
+ * is locked; values may be fetched, and functions of users called.
+ */
+extern bool zheap_keyed_is_equal(Relation rel, Relation index,
+								 IndexTuple entry, const char *tuple,
+								 uint16 len);
 
 /* of ItemPointerData, for qsort() and bsearch() */
 extern int	zheap_keyed_compare_tids(const void *a, const void *b);

@@ -30,6 +30,7 @@
 #include "undo/undo_debug.h"
 #include "zheap/format/zheap_format.h"
 #include "zheap/format/zheap_stat.h"
+#include "zheap/soft/zheap_keyed.h"
 #include "zheap/soft/zheap_old_keys.h"
 
 #define HINTS			(1024 * 1024)
@@ -86,16 +87,22 @@ zheap_old_keys_note(Relation rel, Relation index, const char *tuple,
 	uint32		key = RelationGetRelid(index);
 	Datum		values[MaxHeapAttributeNumber];
 	bool		isnull[MaxHeapAttributeNumber];
-	int			last = zheap_tuple_first_columns(columns, keydesc->natts);
+	int			nkeys = index->rd_index->indnkeyatts;
+	int			last = zheap_tuple_first_columns(columns, nkeys);
 	uint8		hint;
 	uint8	   *place;
 
 	if (hints == NULL)
 		return;
 	zheap_tuple_deform_first(desc, last, tuple, len, values, isnull);
-	for (int i = 0; i < keydesc->natts; i++)
-		key = add_value(key, TupleDescAttr(keydesc, i), values[columns[i] - 1],
-						isnull[columns[i] - 1]);
+	for (int i = 0; i < nkeys; i++)
+	{
+		int			at = zheap_keyed_soft_column(index, i) - 1;
+
+		if (at >= 0)
+			key = add_value(key, TupleDescAttr(keydesc, i), values[at],
+							isnull[at]);
+	}
 	zheap_tuple_free_first(desc, last, tuple, len, values);
 	place = hint_place(key, tid, &hint);
 	*place = hint;
@@ -107,11 +114,13 @@ zheap_old_keys_hash(Relation index, IndexTuple entry)
 	TupleDesc	keydesc = RelationGetDescr(index);
 	uint32		key = RelationGetRelid(index);
 
-	for (int i = 0; i < keydesc->natts; i++)
+	for (int i = 0; i < index->rd_index->indnkeyatts; i++)
 	{
 		bool		isnull;
 		Datum		value = index_getattr(entry, i + 1, keydesc, &isnull);
 
+		if (zheap_keyed_soft_column(index, i) == 0)
+			continue;
 		key = add_value(key, TupleDescAttr(keydesc, i), value, isnull);
 	}
 	return key;

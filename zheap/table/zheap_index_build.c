@@ -37,6 +37,7 @@
 #include "undo/undo_debug.h"
 #include "zheap/back/zheap_back.h"
 #include "zheap/format/zheap_format.h"
+#include "zheap/format/zheap_same.h"
 #include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_walk.h"
 #include "zheap/large/zheap_chunk.h"
@@ -65,6 +66,7 @@ typedef struct Build
 	TupleTableSlot *slot;
 	TupleTableSlot *ended_slot; /* with large values fetched */
 	Bitmapset  *columns;		/* that the index looks at, see looks_at() */
+	Bitmapset  *hard;			/* of a soft index: those that aren't plain keys */
 	Datum		values[INDEX_MAX_KEYS];
 	bool		isnull[INDEX_MAX_KEYS];
 
@@ -96,6 +98,7 @@ build_start(Build *build, Relation rel, Relation index, IndexInfo *info)
 
 	build->ended_slot = MakeSingleTupleTableSlot(RelationGetDescr(rel),
 												 &TTSOpsVirtual);
+	build->hard = build->soft ? zheap_keyed_hard_columns(index) : NULL;
 	build->columns = NULL;
 	for (int i = 0; i < info->ii_NumIndexAttrs; i++)
 	{
@@ -116,6 +119,7 @@ build_end(Build *build)
 	ExecDropSingleTupleTableSlot(build->ended_slot);
 	ExecDropSingleTupleTableSlot(build->slot);
 	bms_free(build->columns);
+	bms_free(build->hard);
 	FreeExecutorState(build->estate);
 	/* these pointed into the executor state */
 	build->info->ii_ExpressionsState = NIL;
@@ -151,6 +155,26 @@ build_form_datum(Build *build)
 }
 
 /*
+ * Of a version that was ended, if it was, a value that may be out of line:
+ * fetch it.  False: it is gone, with the snapshots that may see it.
+ */
+static bool
+fetch_ended_value(Form_pg_attribute att, Datum *value, bool isnull,
+				  Fxid ended_by)
+{
+	struct varlena *large = (struct varlena *) DatumGetPointer(*value);
+
+	AssertNoPageLocked();
+	if (isnull || att->attlen != -1 || !VARATT_IS_EXTERNAL_ONDISK(large) ||
+		ended_by == InvalidFxid)
+		return true;
+	UNDO_ERROR_POINT("index-version-judged");
+	large = zheap_chunk_fetch_ended(large, ended_by);
+	*value = PointerGetDatum(large);
+	return large != NULL;
+}
+
+/*
  * The same for a version that was replaced or deleted.  The snapshots that may
  * see it can have gone since it was judged, and its large values with them:
  * then it needs no entry.  So those that the index looks at are fetched first.
@@ -172,22 +196,15 @@ build_form_ended_datum(Build *build, Fxid ended_by)
 	slot_getallattrs(from);
 	for (int i = 0; i < desc->natts; i++)
 	{
-		struct varlena *value =
-			(struct varlena *) DatumGetPointer(from->tts_values[i]);
-
 		to->tts_values[i] = from->tts_values[i];
 		to->tts_isnull[i] = from->tts_isnull[i];
-		if (from->tts_isnull[i] || TupleDescAttr(desc, i)->attlen != -1 ||
-			!VARATT_IS_EXTERNAL_ONDISK(value) || !looks_at(build, i + 1))
-			continue;
-		UNDO_ERROR_POINT("index-version-judged");
-		value = zheap_chunk_fetch_ended(value, ended_by);
-		if (value == NULL)
+		if (looks_at(build, i + 1) &&
+			!fetch_ended_value(TupleDescAttr(desc, i), &to->tts_values[i],
+							   to->tts_isnull[i], ended_by))
 		{
 			MemoryContextSwitchTo(old);
 			return false;
 		}
-		to->tts_values[i] = PointerGetDatum(value);
 	}
 	ExecStoreVirtualTuple(to);
 	MemoryContextSwitchTo(old);
@@ -401,34 +418,76 @@ judge_page(Build *build, Buffer buffer)
 	return done;
 }
 
-/* was this key of the row indexed already; values are those of the newest */
+/*
+ * Was this key of the row indexed already, or one that is equal to it (Z48)?
+ * Then its snapshots don't use the index, as with columns that differ.  The
+ * values built are those of "older".
+ */
 static bool
-key_was_before(Build *build, const ListCell *upto, const OlderImage *older,
-			   IndexTuple *entry)
+key_was_before(Build *build, const ListCell *upto, const OlderImage *older)
 {
-	TupleDesc	desc = RelationGetDescr(build->index);
 	ZScanDesc	scan = build->scan;
 	ZScanRow   *row = &scan->row[older->row];
+	IndexTuple	entry = index_form_tuple(RelationGetDescr(build->index),
+										 build->values, build->isnull);
 	ListCell   *lc;
+	bool		before;
 
 	Assert(build->soft && older->row < scan->nrows);
-	*entry = index_form_tuple(desc, build->values, build->isnull);
-	if (zheap_keyed_compare(build->rel, build->index, *entry,
-							scan->rows->data + row->at, row->len,
-							true) == ZKEY_SAME)
-		return true;
+	before = zheap_keyed_is_equal(build->rel, build->index, entry,
+								  scan->rows->data + row->at, row->len);
 	foreach(lc, build->older)
 	{
 		OlderImage *other = lfirst(lc);
 
-		if (lc == upto)
+		if (lc == upto || before)
 			break;
-		if (other->row == older->row &&
-			zheap_keyed_compare(build->rel, build->index, *entry, other->data,
-								other->len, true) == ZKEY_SAME)
-			return true;
+		before = other->row == older->row &&
+			zheap_keyed_is_equal(build->rel, build->index, entry, other->data,
+								 other->len);
 	}
-	return false;
+	pfree(entry);
+	return before;
+}
+
+/*
+ * The ended tuple slot has an older image: are a soft index's hard columns the
+ * same as in the newest?  If not, the index wasn't there when they changed, and
+ * whoever sees that image doesn't use it (ii_BrokenHotChain); an entry would
+ * show others a row with the wrong expression, or one beyond the predicate,
+ * since searches compare plain keys only.
+ */
+static bool
+has_hard_columns_of_newest(Build *build, const OlderImage *older)
+{
+	TupleDesc	desc = RelationGetDescr(build->rel);
+	ZScanRow   *newest = &build->scan->row[older->row];
+	Datum		values[MaxHeapAttributeNumber];
+	bool		isnull[MaxHeapAttributeNumber];
+	bool		same = true;
+	int			x = -1;
+	MemoryContext old;
+
+	if (bms_is_empty(build->hard))
+		return true;
+	old = MemoryContextSwitchTo(build->econtext->ecxt_per_tuple_memory);
+	zheap_tuple_deform_raw(desc, build->scan->rows->data + newest->at,
+						   newest->len, values, isnull);
+	while (same && (x = bms_next_member(build->hard, x)) >= 0)
+	{
+		int			at = x + FirstLowInvalidHeapAttributeNumber - 1;
+
+		/* of all columns one has changed */
+		same = at >= 0 &&
+			fetch_ended_value(TupleDescAttr(desc, at), &values[at], isnull[at],
+							  build->ended_by[older->row]) &&
+			zheap_same_value(TupleDescAttr(desc, at), values[at], isnull[at],
+							 build->ended_slot->tts_values[at],
+							 build->ended_slot->tts_isnull[at],
+							 true) == ZSAME_YES;
+	}
+	MemoryContextSwitchTo(old);
+	return same;
 }
 
 /*
@@ -446,7 +505,6 @@ index_older_images(Build *build, IndexBuildCallback callback,
 	{
 		OlderImage *older = lfirst(lc);
 		ItemPointerData tid;
-		IndexTuple	entry = NULL;
 
 		CHECK_FOR_INTERRUPTS();
 		ItemPointerSet(&tid, build->scan->block,
@@ -454,13 +512,12 @@ index_older_images(Build *build, IndexBuildCallback callback,
 		zheap_tuple_slot_store(build->slot, RelationGetRelid(build->rel), &tid,
 							   older->data, older->len, InvalidFxid,
 							   FirstCommandId);
-		if (!build_form_ended_datum(build, older->ended_by))
+		if (!build_form_ended_datum(build, older->ended_by) ||
+			(build->soft && (!has_hard_columns_of_newest(build, older) ||
+							 key_was_before(build, lc, older))))
 			continue;
-		if (!build->soft || !key_was_before(build, lc, older, &entry))
-			callback(build->index, &tid, build->values, build->isnull, false,
-					 callback_state);
-		if (entry != NULL)
-			pfree(entry);
+		callback(build->index, &tid, build->values, build->isnull, false,
+				 callback_state);
 	}
 }
 

@@ -90,7 +90,7 @@ update_decide_entries(ZRowWrite *w, ZUpdatePlan *plan, Bitmapset *changed)
 	bms_free(plan->new_entries);
 	plan->new_entries = NULL;
 	plan->waited = false;
-	if (plan->index_changed &&
+	if (plan->index_changed && !plan->has_equal &&
 		zheap_keyed_may_stay(plan->rel, plan->soft, changed, w->image,
 							 w->image_len, plan->tuple->data,
 							 plan->tuple->len))
@@ -100,6 +100,8 @@ update_decide_entries(ZRowWrite *w, ZUpdatePlan *plan, Bitmapset *changed)
 		{
 			plan->index_changed = false;
 			plan->new_entries = changed;
+			plan->look_first = !plan->looked &&
+				zheap_keyed_may_be_equal(plan->soft, changed);
 			return;
 		}
 		plan->waited = true;
@@ -118,6 +120,7 @@ update_decide(ZRowWrite *w, void *arg)
 	Bitmapset  *changed;
 
 	Assert(w->held.pages && w->image_len >= ZHEAP_HEADER_SIZE);
+	plan->look_first = false;
 	if (plan->tuple == NULL)
 	{
 		plan->toast_first = true;
@@ -199,6 +202,22 @@ update_lock_and_toast(ZRowWrite *w, ZUpdatePlan *plan)
 								   zheap_insert_chunks, 0);
 	plan->toasted = true;
 	ExecDropSingleTupleTableSlot(oldslot);
+}
+
+/*
+ * The row would get an entry whose key may be equal to one that it has: lock
+ * it, so that nobody else gives it entries, and look.
+ */
+static void
+update_lock_and_look(ZRowWrite *w, ZUpdatePlan *plan)
+{
+	Assert(w->held.pages && plan->new_entries != NULL && !plan->looked);
+	zheap_row_write_lock(w);
+	zheap_row_unlock(w);
+	plan->has_equal = zheap_entry_has_equal(plan->rel, plan->soft,
+											plan->new_entries, plan->slot,
+											&w->tid);
+	plan->looked = true;
 }
 
 /* ----------------------------------------------------------------
@@ -567,6 +586,11 @@ update_take(ZRowWrite *w, ZUpdatePlan *plan)
 		if (plan->toast_first)
 		{
 			update_lock_and_toast(w, plan);
+			continue;
+		}
+		if (plan->look_first)
+		{
+			update_lock_and_look(w, plan);
 			continue;
 		}
 

@@ -38,6 +38,9 @@ typedef struct ZUpdatePlan
 	bool		waited;			/* ... or would, but for soft_waits */
 	bool		may_have_entry; /* of its new key, already */
 	bool		toast_first;	/* lock the row, toast, take it again */
+	bool		look_first;		/* lock it, look for an entry of an equal key */
+	bool		looked;			/* done */
+	bool		has_equal;		/* what was found */
 	/* Z35 */
 	bool		events_known;
 	bool		events_pending;
