@@ -37,6 +37,11 @@ ap.add_argument("--seed", type=int, default=1)
 ap.add_argument("--setting", default="on")
 args = ap.parse_args()
 deadline = time.time() + args.seconds
+# the last four are soft but for a column that never changes; m has equal values
+INDEXES = {"k_a": "(a)", "k_b": "(b, a)", "k_t": "(t) WITH (deduplicate_items = off)",
+           "k_m": "(m)", "k_p": "(a, m) WHERE id % 2 = 0", "k_j": "(b) INCLUDE (id)",
+           "k_y": "((id % 3), a)"}
+AMOUNTS = ["0", "0.0", "1", "1.0", "1.00", "-2", "-2.0"]
 EXPECTED = {"40001", "40P01", "23505", "55P03"}
 
 
@@ -53,10 +58,10 @@ def setup():
     cur.execute("CREATE EXTENSION IF NOT EXISTS zheap_am")
     cur.execute("CREATE EXTENSION IF NOT EXISTS amcheck")
     cur.execute("DROP TABLE IF EXISTS k")
-    cur.execute("CREATE TABLE k (id int PRIMARY KEY, a int, b int, t text, n int) USING zheap")
-    cur.execute("CREATE INDEX k_a ON k (a)")
-    cur.execute("CREATE INDEX k_b ON k (b, a)")
-    cur.execute("CREATE INDEX k_t ON k (t) WITH (deduplicate_items = off)")
+    cur.execute("CREATE TABLE k (id int PRIMARY KEY, a int, b int, t text, n int, "
+                "m numeric DEFAULT 1) USING zheap")
+    for name, columns in INDEXES.items():
+        cur.execute("CREATE INDEX %s ON k %s" % (name, columns))
     cur.execute("INSERT INTO k SELECT i, i %% %d, i, 'x' || i %% 5, 0 "
                 "FROM generate_series(1, %d) i" % (args.keys, args.rows))
     while args.setting == "on":  # until scans of before are gone
@@ -71,7 +76,9 @@ def setup():
 def change(cur, r):
     row = r.randrange(args.rows) + 1
     x = r.random()
-    if x < 0.35:
+    if r.random() < 0.15:
+        cur.execute("UPDATE k SET m = %s WHERE id = %d" % (r.choice(AMOUNTS), row))
+    elif x < 0.35:
         cur.execute("UPDATE k SET a = %d, n = n + 1 WHERE id = %d" % (r.randrange(args.keys), row))
     elif x < 0.5:
         cur.execute("UPDATE k SET b = CASE WHEN b > 0 THEN -b ELSE -b END WHERE id = %d" % row)
@@ -140,7 +147,7 @@ def compare(cur, r, rows):
                 what, [x for x in g if g.count(x) != w.count(x)][:5],
                 [x for x in w if g.count(x) != w.count(x)][:5]))
 
-    all_rows = "SELECT id, a, b, t, n FROM k WHERE "
+    all_rows = "SELECT id, a, b, t, n, m::text FROM k WHERE "
     got = ask(cur, "index", all_rows + "a > -1000 ORDER BY a")
     differs("forward", sorted(got), rows)
     if [x[1] for x in got] != sorted(x[1] for x in got):
@@ -160,8 +167,20 @@ def compare(cur, r, rows):
                 [x for x in rows if x[1] == key])
         differs("%s t = %s" % (plan, text), sorted(ask(cur, plan, all_rows + "t = '%s'" % text)),
                 [x for x in rows if x[3] == text])
+        amount = r.choice(AMOUNTS)
+        differs("%s m = %s" % (plan, amount),
+                sorted(ask(cur, plan, all_rows + "m = %s" % amount)),
+                [x for x in rows if float(x[5]) == float(amount)])
+        differs("%s even" % plan, sorted(ask(cur, plan, all_rows + "a = %d AND id %% 2 = 0" % key)),
+                [x for x in rows if x[1] == key and x[0] % 2 == 0])
+        differs("%s third" % plan, sorted(ask(cur, plan, all_rows + "a > %d AND id %% 3 = 1" % key)),
+                [x for x in rows if x[1] > key and x[0] % 3 == 1])
         differs("%s count" % plan, ask(cur, plan, "SELECT count(*) FROM k WHERE a = %d" % key),
                 [(len([x for x in rows if x[1] == key]),)])
+    differs("only m", sorted(ask(cur, "index", "SELECT m::text FROM k WHERE m > -1000")),
+            sorted((x[5],) for x in rows))
+    differs("included", sorted(ask(cur, "index", "SELECT b, id FROM k WHERE b > 0")),
+            sorted((x[2], x[0]) for x in rows if x[2] > 0))
     differs("and", sorted(ask(cur, "bitmap", all_rows + "a IN (1, 2, %d) AND b > 0" % key)),
             [x for x in rows if x[1] in (1, 2, key) and x[2] > 0])
     differs("or", sorted(ask(cur, "bitmap", all_rows + "a = %d OR t = '%s'" % (key, text))),
@@ -174,8 +193,8 @@ def reader(seed):
     while time.time() < deadline and not problems:
         try:
             cur.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-            rows = sorted(ask(cur, "seq", "SELECT id, a, b, t, n FROM k"))
-            cur.execute("DECLARE c CURSOR FOR SELECT id, a, b, t, n FROM k WHERE a > -1000 ORDER BY a")
+            rows = sorted(ask(cur, "seq", "SELECT id, a, b, t, n, m::text FROM k"))
+            cur.execute("DECLARE c CURSOR FOR SELECT id, a, b, t, n, m::text FROM k WHERE a > -1000 ORDER BY a")
             for _ in range(r.choice([1, 2, 4])):
                 compare(cur, r, rows)
                 time.sleep(r.choice([0, 0, 0.1, 0.5]))
@@ -200,12 +219,12 @@ def keeper(seed):
                 cur.execute("VACUUM (TRUNCATE off%s) k" % r.choice(["", ", PARALLEL 2"]))
                 count("vacuums")
             elif x < 0.6:
-                cur.execute("REINDEX INDEX %s" % r.choice(["k_a", "k_b", "k_t"]))
+                cur.execute("REINDEX INDEX %s" % r.choice(list(INDEXES)))
                 count("reindexes")
             elif x < 0.65:
-                cur.execute("REINDEX INDEX CONCURRENTLY %s" % r.choice(["k_a", "k_b", "k_t"]))
+                cur.execute("REINDEX INDEX CONCURRENTLY %s" % r.choice(list(INDEXES)))
             else:
-                for index in "k_a", "k_b", "k_t":
+                for index in INDEXES:
                     cur.execute("SELECT bt_index_check('%s', true)" % index)
                 count("amchecks")
         except psycopg2.Error as e:
@@ -230,7 +249,7 @@ def main():
     found = cur.fetchall()
     if found:
         problem("zheap_check: %s" % found)
-    for index in "k_a", "k_b", "k_t":
+    for index in INDEXES:
         cur.execute("SELECT bt_index_parent_check('%s', true)" % index)
     print(stats, "%d problems" % len(problems))
     sys.exit(1 if problems else 0)
