@@ -43,6 +43,7 @@
 #include "utils/tuplesort.h"
 
 #include "inspect/zheap_inspect.h"
+#include "zheap/soft/zheap_keyed.h"
 
 PG_FUNCTION_INFO_V1(zheap_check);
 
@@ -160,14 +161,12 @@ entry_matches(IndexPass *pass, IndexCheck *index, IndexTuple entry)
 	index_deform_tuple(entry, desc, found, found_null);
 	for (int i = 0; i < desc->natts; i++)
 	{
-		Form_pg_attribute att = TupleDescAttr(desc, i);
-
-		if (isnull[i] != found_null[i])
-			return false;
 		/* name_ops stores C strings, not names */
-		if (isnull[i] || att->atttypid == CSTRINGOID)
+		if (TupleDescAttr(desc, i)->atttypid == CSTRINGOID &&
+			!isnull[i] && !found_null[i])
 			continue;
-		if (!datum_image_eq(values[i], found[i], att->attbyval, att->attlen))
+		if (zheap_keyed_same_key(index->rel, i, found[i], found_null[i],
+								 values[i], isnull[i], true) != ZSAME_YES)
 			return false;
 	}
 	return true;

@@ -335,11 +335,16 @@ class History:
         if not self.others or r.random() < 0.4 or \
                 not sql.startswith(("UPDATE", "DELETE", "MERGE", "WITH", "INSERT", "SELECT", "FETCH")):
             return None
+        # 16.4 has faults here that later minors have not: no 40001, and actions are tried
+        # on versions in between
+        if sql.startswith("MERGE") and self.sides[0].conn.server_version == 160004:
+            return None
         table = "p" if sql.split(" (")[0].find(" p ") > 0 or "FROM p " in sql else "t"
         ids = [int(x) for x in re.findall(r"(?:BETWEEN|AND|\() ?(\d)\b", sql)] or [r.randint(1, ROWS)]
         changes = ["BEGIN; SET LOCAL within.depth = '5'"]
-        if " act(" not in sql:
-            # then the lock is met first, which is another (sub)transaction's
+        if " act(" not in sql and not any(tail == " FOR KEY SHARE" for _, _, tail in self.cursors):
+            # then the lock is met first, which is another (sub)transaction's; heap takes
+            # what that one changes for changes of keys (docs/limits.md)
             i = r.choice(ids)
             changes += r.choice([[], ["SELECT 1 FROM %s WHERE id = %d FOR UPDATE" % (table, i), "SAVEPOINT a"]])
         for _ in range(r.choice([1, 1, 2])):
@@ -515,10 +520,12 @@ class History:
             return "BEGIN"
         if not self.cursors or r.random() < 0.2:
             name = "c%d" % len(self.done)
-            self.cursors.append((name, table))
+            some = self.some(table, "id", 4, 0.3)
+            tail = r.choice([" ORDER BY id", "", " FOR UPDATE", " FOR KEY SHARE"])
+            self.cursors.append((name, table, tail))
             return "DECLARE %s CURSOR FOR SELECT id, v, %s, left(s, 9) FROM %s WHERE id > 0%s" % (
-                name, self.some(table, "id", 4, 0.3), table, r.choice([" ORDER BY id", "", " FOR UPDATE", " FOR KEY SHARE"]))
-        name, table = r.choice(self.cursors)
+                name, some, table, tail)
+        name, table, _ = r.choice(self.cursors)
         return r.choice(["FETCH 1 FROM %s" % name, "FETCH 2 FROM %s" % name, "FETCH 1 FROM %s" % name,
                          "UPDATE %s SET %s WHERE CURRENT OF %s%s" % (
                              table, self.sets(table, table), name, self.returning(table, table)),

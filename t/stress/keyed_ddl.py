@@ -105,10 +105,12 @@ INSERT INTO k2@ SELECT g, 0 FROM generate_series(0, 1000) g WHERE g < 40;
 INSERT INTO f@ SELECT g, g % 40, g FROM generate_series(1, %d) g;
 """
 
-# indexes of the zheap tables: (table, definition)
+# indexes of the zheap tables: (table, definition).  With posting lists amcheck would
+# complain of w, of which nbtree believes that equal values are the same, on heap, too
+# (sql/index_blanks)
 KINDS = [
     "(a)", "(a)", "(b)", "(a, b)", "(b DESC, a)", "(s)", "(c, a)", "(g)", "(a, id)",
-    "(d)", "(w)", "(f, a)", "(s, a) WITH (deduplicate_items = off)", "(a) WITH (fillfactor = 50)",
+    "(d)", "(w) WITH (deduplicate_items = off)", "(f, a)", "(s, a) WITH (deduplicate_items = off)", "(a) WITH (fillfactor = 50)",
     "USING hash (a)", "USING brin (b)", "USING brin (a) WITH (pages_per_range = 1)",
     "USING gin (ar)", "((a + b))", "(b) WHERE a > 3", "(c) INCLUDE (b)", "(a) INCLUDE (d)"]
 

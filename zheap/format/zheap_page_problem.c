@@ -179,6 +179,8 @@ xact_slots_problem(Page page)
 		}
 		else if (ZXactSlotFxid(slot) < FirstNormalTransactionId)
 			return psprintf("xact slot %d has flags but no owner", id);
+		else if (!UndoRecPtrIsValid(slot->urp))
+			return psprintf("xact slot %d has an owner but no undo record", id);
 	}
 	return NULL;
 }

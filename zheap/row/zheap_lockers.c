@@ -94,7 +94,8 @@ scan_xact_slot(ZReadContext *cx, ZXactSlot slot, BlockNumber block,
 	bool		ok = true;
 	ZRing		ring;
 
-	Assert(!ZXactSlotIsFree(slot) && UndoRecPtrIsValid(urp));
+	/* a pointer that is none is the reader's to refuse */
+	Assert(!ZXactSlotIsFree(slot));
 	zheap_ring_begin(&ring);
 	while (ok && fxid != InvalidFxid)
 	{

@@ -105,13 +105,12 @@ zheap_keyed_is_soft_kind(Relation rel, Relation index)
 }
 
 /*
- * Can a value of this soft index be equal to another one?  nbtree knows, and
- * says yes where INCLUDE columns are as well.  The opclasses of bpchar say that
- * equality is equality of bytes, but blanks at the end don't count for them;
- * values of a column with a length are padded to it.
+ * The opclasses of bpchar say that equality is equality of bytes, but blanks at
+ * the end don't count for them.  Values of a column with a length are padded to
+ * it; others would meet nbtree's mistakes (zheap_keyed_same_key()) often.
  */
 static bool
-has_equals(Relation rel, Relation index, bool allequalimage)
+has_blanks(Relation rel, Relation index)
 {
 	for (int i = 0; i < index->rd_index->indnkeyatts; i++)
 	{
@@ -121,7 +120,7 @@ has_equals(Relation rel, Relation index, bool allequalimage)
 			TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypmod < 0)
 			return true;
 	}
-	return !allequalimage;
+	return false;
 }
 
 /*
@@ -135,10 +134,10 @@ is_soft(Relation rel, Relation index, bool *equals)
 	bool		allequalimage;
 
 	if (!index->rd_index->indisvalid || !index->rd_index->indisready ||
-		!zheap_keyed_is_soft_kind(rel, index))
+		!zheap_keyed_is_soft_kind(rel, index) || has_blanks(rel, index))
 		return false;
 	_bt_metaversion(index, &heapkeyspace, &allequalimage);
-	*equals = has_equals(rel, index, allequalimage);
+	*equals = !allequalimage;	/* also where there are INCLUDE columns */
 	return heapkeyspace;
 }
 
@@ -455,6 +454,34 @@ zheap_keyed_may_be_equal(const ZSoftIndexes *indexes, Bitmapset *changed)
 	return false;
 }
 
+ZSame
+zheap_keyed_same_key(Relation index, int i, Datum key, bool keynull,
+					 Datum value, bool isnull, bool may_fetch)
+{
+	Form_pg_attribute att = TupleDescAttr(RelationGetDescr(index), i);
+	ZSame		same = zheap_same_value(att, key, keynull, value, isnull,
+										may_fetch);
+	BpChar	   *a;
+	BpChar	   *b;
+	int			len;
+
+	if (same != ZSAME_NO || keynull || isnull ||
+		i >= index->rd_index->indnkeyatts ||
+		index->rd_opcintype[i] != BPCHAROID)
+		return same;
+	a = DatumGetBpCharPP(key);
+	b = DatumGetBpCharPP(value);
+	len = bpchartruelen(VARDATA_ANY(a), VARSIZE_ANY_EXHDR(a));
+	same = len == bpchartruelen(VARDATA_ANY(b), VARSIZE_ANY_EXHDR(b)) &&
+		memcmp(VARDATA_ANY(a), VARDATA_ANY(b), len) == 0 ?
+		ZSAME_YES : ZSAME_NO;
+	if (a != (BpChar *) DatumGetPointer(key))
+		pfree(a);
+	if (b != (BpChar *) DatumGetPointer(value))
+		pfree(b);
+	return same;
+}
+
 ZKeyMatch
 zheap_keyed_compare(Relation rel, Relation index, IndexTuple entry,
 					const char *tuple, uint16 len, bool may_fetch)
@@ -479,8 +506,8 @@ zheap_keyed_compare(Relation rel, Relation index, IndexTuple entry,
 		if (at < 0)
 			continue;
 		key = index_getattr(entry, i + 1, keydesc, &keynull);
-		switch (zheap_same_value(TupleDescAttr(keydesc, i), key, keynull,
-								 values[at], isnull[at], may_fetch))
+		switch (zheap_keyed_same_key(index, i, key, keynull, values[at],
+									 isnull[at], may_fetch))
 		{
 			case ZSAME_YES:
 				break;

@@ -12,6 +12,7 @@
 #include "access/itup.h"
 #include "nodes/bitmapset.h"
 
+#include "zheap/format/zheap_same.h"
 #include "zheap/sees/zheap_sees.h"
 
 /* by the settings, keys of some tables change in place */
@@ -82,6 +83,16 @@ extern bool zheap_keyed_may_stay(Relation rel, const ZSoftIndexes *indexes,
  */
 extern bool zheap_keyed_may_be_equal(const ZSoftIndexes *indexes,
 									 Bitmapset *changed);
+
+/*
+ * Is the i-th value, from 0, of an index entry that of its row?  The same value
+ * (zheap_same.h), but for blanks at the end of bpchar: nbtree believes that
+ * opclass that equal values are the same, and swaps them between rows when it
+ * splits a posting list.
+ */
+extern ZSame zheap_keyed_same_key(Relation index, int i, Datum key,
+								  bool keynull, Datum value, bool isnull,
+								  bool may_fetch);
 
 /* how an index entry and a version of its row compare (Z49) */
 typedef enum ZKeyMatch
