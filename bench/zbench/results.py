@@ -21,11 +21,14 @@ class Results:
         self.values: dict[tuple[str, str, str], dict[str, dict[int, float]]]
         self.values = defaultdict(lambda: defaultdict(dict))
         self.units: dict[tuple[str, str, str], str] = {}
+        self.played: set[str] = set()
         with open(folder / "results.jsonl") as f:
             for line in f:
                 self._take(json.loads(line))
 
     def _take(self, r: dict) -> None:
+        if "workload" in r:
+            self.played.add(r["workload"])
         if "meta" in r:
             meta = r["meta"]
             if "skipped" in meta:
