@@ -53,7 +53,6 @@ typedef struct Wanted
 {
 	Relation	rel;
 	Relation	index;
-	const ZSoftIndex *soft;
 	ItemPointerData tid;
 	EState	   *estate;			/* of what was evaluated, or NULL */
 	Datum		values[INDEX_MAX_KEYS];
@@ -91,7 +90,6 @@ wanted_start(Wanted *wanted, Relation rel, const ZSoftIndex *soft,
 	Assert(zheap_tid_tag(tid) == 0);
 	AssertNoPageLocked();
 	wanted->rel = rel;
-	wanted->soft = soft;
 	wanted->tid = *tid;
 	wanted->estate = NULL;
 	wanted->index = index_open(soft->oid, RowExclusiveLock);
