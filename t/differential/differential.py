@@ -144,7 +144,7 @@ class Arena:
 
     def allow_keys(self, link):
         """Keys of most tables change in place from the first step on."""
-        for table, column in (("t", "v"), ("c", "w"), ("p0", "v")):
+        for table, column in (("t", "amount"), ("c", "w"), ("p0", "v")):
             flags = "SELECT 'keys_allowed' = ANY (zheap_page_flags('%s', 0))" % table
             end = time.time() + 60
             while link.run(flags).rows != [(True,)] and time.time() < end:
