@@ -63,7 +63,7 @@ END $$;
 
 # of a locked row and a key that is taken, which one a statement meets first is a
 # matter of where its rows lie
-FIRST = {("error", "55P03"), ("error", "23505")}
+FIRST = ("error", "55P03"), ("error", "23505")
 
 
 class Difference(Exception):
@@ -114,7 +114,7 @@ class Pair:
             if self.history.verbose and out[0][0] == "error":
                 self.history.say("    " + out[0][2])
         a, b = ((x[0], x[1]) if x[0] == "error" or not count else x for x in out)
-        if {a, b} == FIRST:
+        if a != b and a in FIRST and b in FIRST:
             return a[1], None
         if not count and a[0] == b[0] == "rows":
             return None, None
