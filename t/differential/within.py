@@ -295,7 +295,7 @@ class History:
             side.conn.close()
 
     def step(self, sql):
-        if self.plans_differ(sql):
+        if self.plans_differ(sql) or self.core_is_wrong(sql):
             self.skipped += 1
             return
         self.done.append(sql)
@@ -316,7 +316,8 @@ class History:
         if "act('p'" in sql and sql.startswith("ALTER"):
             for x in got:
                 x[4].sort()
-        if got[0] != got[1]:
+        # what was done before a row was met that can't be changed: a matter of places
+        if got[0] != got[1] and not got[0][0] == got[1][0] == "40001":
             raise Difference("%s\nzheap %s\nheap  %s" % (sql, got[0], got[1]))
         if got[0][0]:
             if self.sides[0].status() == extensions.TRANSACTION_STATUS_INERROR:
@@ -334,10 +335,6 @@ class History:
         r = self.r
         if not self.others or r.random() < 0.4 or \
                 not sql.startswith(("UPDATE", "DELETE", "MERGE", "WITH", "INSERT", "SELECT", "FETCH")):
-            return None
-        # 16.4 has faults here that later minors have not: no 40001, and actions are tried
-        # on versions in between
-        if sql.startswith("MERGE") and self.sides[0].conn.server_version == 160004:
             return None
         table = "p" if sql.split(" (")[0].find(" p ") > 0 or "FROM p " in sql else "t"
         ids = [int(x) for x in re.findall(r"(?:BETWEEN|AND|\() ?(\d)\b", sql)] or [r.randint(1, ROWS)]
@@ -378,6 +375,11 @@ class History:
                 sql, *(y for x in both for y in ("waits" if x[1] else "doesn't wait", x[0]))))
         self.waited += both[0][1]
         return [x[0] for x in both]
+
+    def core_is_wrong(self, sql):
+        """16.4's MERGE of rows that others have changed has faults that later minors have
+        not: no 40001, and actions are tried on versions in between."""
+        return bool(self.others) and "MERGE" in sql and self.sides[0].conn.server_version == 160004
 
     def shares_old_keys(self):
         """FOR KEY SHARE of older versions may come: what somebody changes who has the row
