@@ -244,7 +244,11 @@ class Player:
                 self.cancel(side, session)
         self.settle()
         for side in self.sides:
-            side.links[session].run("ROLLBACK")
+            link = side.links[session]
+            prepared = re.match("PREPARE TRANSACTION ('.*')", self.sent[session])
+            if prepared and link.outcome is not None and not link.outcome.code:
+                link.run("ROLLBACK PREPARED " + prepared[1].replace("@SIDE@", side.name))
+            link.run("ROLLBACK")
         self.serializable[session] = False
         self.one_sided += 1
         if self.waiter == session:
@@ -325,7 +329,7 @@ class Player:
         asked = {s for s in (stepped, self.waiter) if s is not None}
         waits = self.settle()
         for session in sorted(asked):
-            if self.failed_alone(session):
+            if self.failed_alone(session) or self.waits_for_the_rest(session, stepped):
                 self.both_roll_back(session, stepped)
                 return
         if waits[0] != waits[1]:
@@ -363,16 +367,28 @@ class Player:
           - for who locked a row FOR KEY SHARE before an update that has committed
             since, though one snapshot for all statements then means 40001
             (specs/outdated_nowait)
+            (with NOWAIT: fails otherwise)
           - in FOR KEY SHARE NOWAIT or SKIP LOCKED of an older version of a row
             whose newest one is being deleted: heap locks the newer ones too, and
             waits for each (heap_lock_updated_tuple; specs/move_locks)."""
-        a = self.sides[0].links[session].outcome
+        a, b = (side.links[session].outcome for side in self.sides)
+        if a is not None and b is not None and "NOWAIT" in self.sent[session] and \
+                a.code == "40001" and "concurrent update" in a.message:
+            return b.code == "55P03"
         if a is None or not self.sides[1].links[session].busy:
             return False
         policy = re.search("FOR KEY SHARE (NOWAIT|SKIP LOCKED)", self.sent[session])
         return (a.code == "40001" and "concurrent update" in a.message) or (
             policy is not None and
             a.code == ("55P03" if policy[1] == "NOWAIT" else None))
+
+    def waits_for_the_rest(self, session, stepped):
+        """Who waits for a subtransaction that was released waits for its top
+        transaction in heap, though another one goes back behind the change."""
+        return stepped not in (None, session) and \
+            self.sent[stepped].startswith("ROLLBACK TO") and \
+            self.sides[0].links[session].outcome is not None and \
+            self.sides[1].links[session].busy
 
     def describe(self, n, waits):
         side = self.sides[n]
