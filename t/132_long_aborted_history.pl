@@ -98,6 +98,33 @@ leave_point($node, 'rollback-between-batches');
 like(ask($w, 'SELECT b FROM t WHERE a IN (1, 3) ORDER BY a'), qr/W done\n1\n7/, 'then the writer goes on');
 finish_session($w);
 
+# Batches of one record.  Where a session has been it may come again: while it has
+# given the page up, somebody else rolls back the rest, and then its own transaction
+# changes more rows by the xact slot that it has rolled back.
+$node->append_conf('postgresql.conf', "zheap.debug_set = 'rollback-batch=1'");
+$node->restart;
+$node->safe_psql('postgres', q{
+CREATE TABLE r (a int, b int) USING zheap;
+INSERT INTO r SELECT g, 0 FROM generate_series(1, 5) g;});
+sub states { return $node->safe_psql('postgres', "SELECT string_agg(status, ' ' ORDER BY id) FROM zheap_page_slots('r', 0)"); }
+my $v = session($node);
+$w = session($node);
+$pid = ask($w, 'SELECT pg_backend_pid()');
+ask($v, 'BEGIN; UPDATE r SET b = 9 WHERE a = 1');
+ask($w, 'BEGIN; UPDATE r SET b = 8 WHERE a = 4; SAVEPOINT a; UPDATE r SET b = 9 WHERE a = 5; ROLLBACK TO a');
+ask($v, 'ROLLBACK');
+is(states(), 'aborted aborted', 'aborted changes by two xact slots');
+order_point($node, 'rollback-horizon', 'wait', $pid);
+send_sql($w, 'UPDATE r SET b = 0 WHERE a = 2');
+ok(wait_at_point($node, 'rollback-horizon'), 'a writer has given the page up');
+is(states(), 'running aborted', '... after it had rolled back its own');
+$node->safe_psql('postgres', 'UPDATE r SET b = 7 WHERE a = 3');
+leave_point($node, 'rollback-horizon');
+is(ask($w, 'ROLLBACK TO a; UPDATE r SET b = 6 WHERE a = 2 RETURNING b'), '6', 'it takes back and changes a row, which is no ring');
+ask($w, 'COMMIT');
+is($node->safe_psql('postgres', 'SELECT b FROM r ORDER BY a'), "0\n6\n7\n8\n0", '... as it should be');
+finish_session($_) foreach $v, $w;
+
 # killed between two batches, then recovered: what is left is still known
 abort_many();
 $w = session($node);

@@ -74,15 +74,17 @@ typedef struct Rollback
 } Rollback;
 
 /*
- * A page that is rolled back in batches: where its last batch ended, which is
- * on the page, so that a ring of more records than a batch has is noticed.
+ * A page that is rolled back in batches: where the last batch ended, which is
+ * on the page, so that a ring of more records than a batch has is noticed.  If
+ * the xact slot stands anywhere else by now, others were there in between: and
+ * what they wrote may lead to a place that was passed.
  */
 static struct
 {
-	bool		goes_on;
 	RelFileLocator locator;
 	BlockNumber block;
 	uint8		id;				/* its xact slot */
+	ZXactSlotData slot;			/* as it was left; no record: it doesn't go on */
 	ZRing		ring;
 }			last_batch;
 
@@ -453,24 +455,27 @@ fetch_record(Rollback *rb)
 
 /*
  * The ring of an xact slot's records.  After a batch that failed, its records
- * are met again.
+ * are met again, and so the next one begins anew.
  */
 static ZRing *
 begin_ring(Rollback *rb, uint8 id)
 {
 	RelFileLocator locator = rb->walk.rel->rd_locator;
+	ZXactSlot	slot = ZPageGetXactSlot(rb->page, id);
 
+	Assert(!ZXactSlotIsFree(slot));
 	Assert(id >= 1 && id <= ZPageGetOpaque(rb->page)->nslots);
 	if (rb->delta == NULL)
 	{
 		zheap_ring_begin(&rb->ring);
 		return &rb->ring;
 	}
-	if (!last_batch.goes_on || last_batch.id != id ||
+	if (last_batch.slot.urp != slot->urp ||
+		last_batch.slot.fxid_bits != slot->fxid_bits || last_batch.id != id ||
 		last_batch.block != rb->walk.block ||
 		!RelFileLocatorEquals(last_batch.locator, locator))
 		zheap_ring_begin(&last_batch.ring);
-	last_batch.goes_on = false;
+	last_batch.slot.urp = InvalidUndoRecPtr;
 	last_batch.locator = locator;
 	last_batch.block = rb->walk.block;
 	last_batch.id = id;
@@ -496,7 +501,11 @@ rollback_xact_slot(Rollback *rb, uint8 id)
 		UndoRecPtr	chain;
 
 		if (rb->left-- <= 0)
+		{
+			if (ring == &last_batch.ring)
+				last_batch.slot = *slot;
 			return false;
+		}
 		if (ring == NULL)
 			ring = begin_ring(rb, id);
 
@@ -665,7 +674,6 @@ rollback_batch(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	/* aborted changes were visible to no snapshot: no conflict */
 	undo_record_reader_close(&reader);
 	zheap_delta_finish(&delta, InvalidFxid);
-	last_batch.goes_on = !done;
 	*same_room = done && !inserts;
 	if (done)
 	{
