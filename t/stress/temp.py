@@ -29,7 +29,14 @@ def session(n):
     c.autocommit = True
     cur = c.cursor()
 
+    done = []
+
+    def run(sql):
+        done.append(sql)
+        cur.execute(sql)
+
     def both(sql):
+        done.append(sql)
         cur.execute(sql.replace("@", f"z{n}"))
         cur.execute(sql.replace("@", f"h{n}"))
 
@@ -42,7 +49,7 @@ def session(n):
             h = cur.fetchall()
             if z != h:
                 problems.append((kind, n, where, sorted(set(h) - set(z))[:3],
-                                 sorted(set(z) - set(h))[:3]))
+                                 sorted(set(z) - set(h))[:3], done[-30:]))
         counts[0] += 1
 
     if kind == "UNLOGGED":
@@ -52,21 +59,21 @@ def session(n):
     both("INSERT INTO @ SELECT g, 0, 'x' FROM generate_series(1, 300) g")
     cur.execute("SET zheap.rollback_foreground_size = %s" % r.choice([0, 256]))
     while time.time() < stop and not problems:
-        cur.execute("BEGIN ISOLATION LEVEL " + r.choice(["READ COMMITTED", "REPEATABLE READ"]))
+        run("BEGIN ISOLATION LEVEL " + r.choice(["READ COMMITTED", "REPEATABLE READ"]))
         depth = 0
         cursor = False
         for _ in range(r.choice([1, 3, 10])):
             x = r.random()
             if x < .3:
                 depth += 1
-                cur.execute(f"SAVEPOINT s{depth}")
+                run(f"SAVEPOINT s{depth}")
             elif x < .5 and depth:
                 d = r.randrange(1, depth + 1)
-                cur.execute(f"ROLLBACK TO s{d}")
+                run(f"ROLLBACK TO s{d}")
                 depth = d
                 cursor = False
             elif x < .6 and depth:
-                cur.execute(f"RELEASE s{depth}")
+                run(f"RELEASE s{depth}")
                 depth -= 1
             a = r.randrange(1, 330)
             b = a + r.choice([0, 0, 3, 300])
@@ -88,11 +95,11 @@ def session(n):
   EXCEPTION WHEN division_by_zero THEN NULL; END; END LOOP; END $$""")
             if r.random() < .2:
                 compare("inside")
-        cur.execute("ROLLBACK" if r.random() < .4 else "COMMIT")
+        run("ROLLBACK" if r.random() < .4 else "COMMIT")
         counts[1] += 1
         compare("after")
         if r.random() < .05:
-            cur.execute(f"VACUUM z{n}")
+            run(f"VACUUM z{n}")
             compare("after vacuum")
             cur.execute(f"SELECT * FROM zheap_check('z{n}')")
             bad = cur.fetchall()

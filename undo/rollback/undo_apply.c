@@ -409,6 +409,7 @@ apply_all(const UndoTouchedPage *pages, int npages,
 
 	if (state->temp)
 	{
+		UNDO_POINT("temporary-begins");
 		state->done = apply_pages(pages, npages, true, state);
 		return;
 	}

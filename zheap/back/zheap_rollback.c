@@ -777,6 +777,23 @@ zheap_rollback_copy(ZReadContext *cx, Page copy, BlockNumber block)
 }
 
 /*
+ * A top transaction that aborts doesn't run any more when its callbacks are
+ * called, and no log tells of its temporary undo: U may have passed it, and then
+ * what it did would be everybody's.
+ */
+static UndoHorizons
+horizons_for(Relation rel)
+{
+	UndoHorizons hz = undo_log_horizons();
+	Fxid		top = U64FromFullTransactionId(GetTopFullTransactionIdIfAny());
+
+	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP &&
+		top != InvalidFxid)
+		hz.all_visible_before = Min(hz.all_visible_before, top);
+	return hz;
+}
+
+/*
  * Roll back a page; the undo store's client.  No lock held by the caller.  A
  * page beyond the end or new is left alone: the table has another file since.
  * ERROR (data corrupted) if it isn't a zheap page: what can't be read isn't
@@ -802,7 +819,7 @@ zheap_rollback_page(Relation rel, BlockNumber block)
 
 	while (more)
 	{
-		UndoHorizons hz = undo_log_horizons();
+		UndoHorizons hz = horizons_for(rel);
 		Page		page;
 		bool		same_room = false;
 
