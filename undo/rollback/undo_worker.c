@@ -248,7 +248,9 @@ close_batch_relation(Batch *batch)
 /*
  * Open the relation of a run, without waiting.  A relation that is gone, has
  * no storage or belongs to another access method leaves batch->rel NULL: what
- * the run describes doesn't exist any more.
+ * the run describes doesn't exist any more.  One that this process itself has
+ * locked against all others counts as locked: it may have another file now, and
+ * its old one again when the transaction aborts.
  */
 static void
 open_batch_relation(Batch *batch, Oid reloid)
@@ -267,6 +269,13 @@ open_batch_relation(Batch *batch, Oid reloid)
 	if (batch->rel == NULL)
 	{
 		UnlockRelationOid(reloid, AccessShareLock);
+		return;
+	}
+	if (CheckRelationLockedByMe(batch->rel, AccessExclusiveLock, true))
+	{
+		relation_close(batch->rel, AccessShareLock);
+		batch->rel = NULL;
+		batch->locked_out = true;
 		return;
 	}
 	if (!RELKIND_HAS_TABLE_AM(batch->rel->rd_rel->relkind) ||

@@ -47,6 +47,7 @@ StaticAssertDecl(ZHEAP_MAX_TUPLE_SIZE >= ZHEAP_NEW_PAGE_ROOM &&
 #define EXTEND_LIMIT			UNDO_KNOB("extend-limit", 256, 1, 256)
 /* a row that leaves a crowded page goes to one with fewer xact slots than this */
 #define SPREAD_XACT_SLOTS		UNDO_KNOB("spread", 8, 3, 8)
+/* pages of the map that are looked at for that, besides one with any room */
 #define SPREAD_TRIES			4
 
 /* so many by one call, each pinned meanwhile */
@@ -333,7 +334,9 @@ find_for_several(SpaceSearch *search, Size len, int nrows)
 /*
  * A page that few transactions have worked on at a time, for a row that leaves
  * a crowded one: one of those that the map names, or a new one, of which the map
- * is told at once, so that others come there, too.
+ * is told at once, so that others come there, too.  The map doesn't know which
+ * pages are crowded; but the emptier one is the less it is, and an empty one not
+ * at all.
  */
 static Buffer
 find_to_spread(SpaceSearch *search)
@@ -343,13 +346,15 @@ find_to_spread(SpaceSearch *search)
 	BlockNumber block;
 
 	Assert(search->use_fsm && search->bistate == NULL);
-	for (int i = 0; i < SPREAD_TRIES; i++)
+	for (int i = 0; i <= SPREAD_TRIES; i++)
 	{
 		Size		room;
 
-		block = GetPageWithFreeSpace(rel, search->want);
+		block = GetPageWithFreeSpace(rel, Max(search->want,
+											  NEARLY_EMPTY_ROOM * i /
+											  SPREAD_TRIES));
 		if (block == InvalidBlockNumber)
-			break;
+			continue;
 		buffer = try_block(search, block, &room);
 		if (!BufferIsValid(buffer))
 		{
