@@ -173,7 +173,8 @@ class Crowd:
 
     def compare(self):
         locks = self.settle()
-        for p in self.pairs:
+        # first who may rightly differ: others wait, or don't, for that
+        for p in sorted(self.pairs, key=lambda p: not self.is_key_share(p)):
             heap, zheap = (s.look() for s in p.sides)
             if not heap and zheap and (self.is_key_share(p) or self.only_queued(p)):
                 self.cancel(p, rollback=True)

@@ -214,7 +214,7 @@ void
 zheap_visibility_identify(ZReadContext *cx, ZWalk *walk, Buffer buffer,
 						  ZVersion *v)
 {
-	Assert(walk->fxid != InvalidFxid);
+	Assert(walk->fxid != InvalidFxid || undo_debug_damage);
 	for (;;)
 	{
 		ZXactStatus status = zheap_walk_status(walk, buffer);
