@@ -41,6 +41,7 @@ OBJS = \
 	undo/log/undo_attach.o \
 	undo/record/undo_images.o \
 	undo/record/undo_gather.o \
+	undo/record/undo_gather_part.o \
 	undo/record/undo_record.o \
 	undo/record/undo_touched.o \
 	undo/record/undo_insert.o \
@@ -95,6 +96,7 @@ OBJS = \
 	zheap/read/zheap_scan.o \
 	zheap/read/zheap_scan_gather.o \
 	zheap/read/zheap_scan_page.o \
+	zheap/read/zheap_scan_parallel.o \
 	zheap/read/zheap_scan_chosen.o \
 	zheap/read/zheap_scan_compat.o \
 	zheap/read/zheap_explain.o \

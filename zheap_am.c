@@ -296,9 +296,9 @@ static const TableAmRoutine zheap_methods = {
 	.scan_set_tidrange = zheap_scan_set_tidrange,
 	.scan_getnextslot_tidrange = zheap_scan_getnextslot_tidrange,
 
-	.parallelscan_estimate = table_block_parallelscan_estimate,
-	.parallelscan_initialize = table_block_parallelscan_initialize,
-	.parallelscan_reinitialize = table_block_parallelscan_reinitialize,
+	.parallelscan_estimate = zheap_parallelscan_estimate,
+	.parallelscan_initialize = zheap_parallelscan_initialize,
+	.parallelscan_reinitialize = zheap_parallelscan_reinitialize,
 
 	.index_fetch_begin = zheap_index_fetch_begin,
 	.index_fetch_reset = zheap_index_fetch_reset,

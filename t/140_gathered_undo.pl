@@ -103,11 +103,12 @@ sub same_gathered
 	cmp_ok($n, '>=', 1, '... gathered') if $assertions;
 }
 
-# files of a process
+# temporary files, and folders of those that processes share; of one process
 sub files
 {
 	my ($pid, $on) = @_;
-	return ($on // $node)->safe_psql('postgres', "SELECT count(*) FROM pg_ls_tmpdir() WHERE name ~ '^pgsql_tmp$pid\\.'");
+	return ($on // $node)->safe_psql('postgres',
+		"SELECT count(*) FROM pg_ls_dir('base/pgsql_tmp') name WHERE name ~ '^pgsql_tmp$pid\\.'");
 }
 
 # heap's rows may stand elsewhere
@@ -122,7 +123,7 @@ sub finish
 	finish_session($s);
 }
 
-my $at_once = $assertions ? "zheap.debug_set = 'gather=5'\n" : '';
+my $at_once = $assertions ? "zheap.debug_set = 'gather=5,gather-piece=2'\n" : '';
 my $standby = zheap_standby($node, feedback => 1, conf => $at_once);
 $node->wait_for_catchup($standby);
 
@@ -251,11 +252,47 @@ like(ask($s, "EXPLAIN SELECT $sum FROM y x"), qr/Workers Planned: 2/, 'a paralle
 is(ask($s, "SELECT $sum FROM y x"), ask($s, "SELECT $sum FROM g x"), 'parallel scan, SERIALIZABLE');
 ask($s, 'COMMIT; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
 change('z', 'y');
-is(ask($s, "SELECT $sum FROM y x"), ask($s, "SELECT $sum FROM g x"), 'parallel scan');
+my $before = ask($s, "SELECT $sum FROM g x");
+# processes gather together: while one is at it the others come, too
+order_point($node, 'gather-block', 'wait') if $assertions;
+my $n = gathered('y', sub
+{
+	send_sql($s, "SELECT $sum FROM y x");
+	if ($assertions)
+	{
+		ok(wait_at_point($node, 'gather-block'), 'one process of a parallel scan gathers');
+		ok($node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ 'FROM y x'"),
+			'... another one waits for it to end');
+		leave_point($node, 'gather-block');
+	}
+	is(ask($s, "SELECT 'done'"), "$before\ndone", '... and the answer is right');
+});
+is($n, 1, '... gathered together') if $assertions;
+like(slurp_file($node->logfile), qr/gathered undo of "y": .* by [23] processes/, '... by several') if $assertions;
+# what they have serves the next scan, and a serial one
+$n = gathered('y', sub
+{
+	is(ask($s, "SELECT $sum FROM y x"), $before, '... and again');
+	is(ask($s, "SELECT $sum FROM y x WHERE ctid >= '(0,0)'"), $before, '... serial');
+	ask($s, 'SET parallel_leader_participation = off');
+	is(ask($s, "SELECT $sum FROM y x"), $before, '... without the leader');
+	is(ask($s, "SELECT count(*), sum(x.v), sum(o.v) FROM y x JOIN y o USING (id)"),
+		ask($s, "SELECT count(*), sum(x.v), sum(o.v) FROM g x JOIN g o USING (id)"), '... joined with itself');
+});
+is($n, 0, '... nothing is gathered for that') if $assertions;
+ask($s, 'RESET parallel_leader_participation');
+# rows behind what was gathered
+ask($s, "INSERT INTO $_ SELECT g, 7, 'mine' FROM generate_series(10001, 12000) g") foreach qw(y g);
+is(ask($s, "SELECT $sum FROM y x"), ask($s, "SELECT $sum FROM g x"), '... with own rows behind');
+# rescanned
+my $lateral = 'SELECT count(*), sum(n) FROM generate_series(1, 3) i, LATERAL (SELECT count(*) n FROM %s WHERE v > i) x';
+ask($s, 'SET enable_material = off; SET enable_memoize = off');
+is(ask($s, sprintf $lateral, 'y'), ask($s, sprintf $lateral, 'g'), '... again and again');
+ask($s, 'RESET enable_material; RESET enable_memoize');
 ask($s, 'SET max_parallel_workers_per_gather = 0; SET enable_seqscan = off; SET enable_indexscan = off');
 my $some = 'WHERE id BETWEEN 1000 AND 8500';
 like(ask($s, "EXPLAIN SELECT $sum FROM z x $some"), qr/Bitmap Heap Scan/, 'a bitmap scan');
-my $n = gathered('z', sub {
+$n = gathered('z', sub {
 	is(ask($s, "SELECT $sum FROM z x $some"), ask($s, "SELECT $sum FROM h x $some"), '... the same');
 });
 cmp_ok($n, '>=', 1, '... gathered') if $assertions;
@@ -283,7 +320,7 @@ $s = $old[3];
 change('z');
 same($s, 'z', 'last');
 finish_session($s);
-ok($node->poll_query_until('postgres', 'SELECT count(*) = 0 FROM pg_ls_tmpdir()'), 'no temporary files when sessions are gone');
+ok($node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_ls_dir('base/pgsql_tmp')"), 'no temporary files when sessions are gone');
 
 check_tables($node, 'at the end');
 undo_quiet($node, 'at the end');

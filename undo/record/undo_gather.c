@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * undo_gather.c
- *	  Undo of one relation, read once in the order in which it lies and handed
- *	  out in the order of the relation's blocks.
+ *	  Undo of one relation, read once in the order in which it lies: what there
+ *	  is, how it comes into being, alone or with others, and goes.  How it is
+ *	  handed out is in undo_gather_part.c.
  *
  * A reader that follows the chains of each page reads undo at random, and a
  * block again for each table page that has a record there: 233 times over where
@@ -19,8 +20,18 @@
  * of it for buffers of files, the rest for the part that is loaded.  Disk: half
  * of temp_file_limit.  Where that isn't enough, fewer blocks are covered.
  *
- * Files belong to a resource owner below that of the transaction: a savepoint
- * that is rolled back to doesn't take them away, and one call gives them back.
+ * The processes of a parallel scan gather together: each reads other pieces of
+ * undo, and writes a file for each part of which it finds something; who loads a
+ * part reads the files of all.  What they share stands in a segment of dynamic
+ * shared memory, which takes the files along when nobody is attached any more.
+ * One process alone is a team of one.  The phases of a team: one process is
+ * elected, makes the segment, then all read that have come meanwhile.  Nobody
+ * returns rows between joining and the end of that, so that none waits for
+ * another that waits for it (as in a parallel hash join).
+ *
+ * Files and segment belong to a resource owner below that of the transaction: a
+ * savepoint that is rolled back to doesn't take them away, and one call gives
+ * them back.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,97 +39,40 @@
 
 #include "access/xact.h"
 #include "catalog/pg_class.h"
-#include "common/hashfn.h"
 #include "executor/nodeHash.h"
 #include "miscadmin.h"
-#include "port/pg_bitutils.h"
 #include "storage/buffile.h"
 #include "storage/bufmgr.h"
+#include "storage/dsm.h"
+#include "storage/sharedfileset.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/resowner.h"
+#include "utils/wait_event.h"
 
 #include "undo/log/undo_files.h"
 #include "undo/log/undo_page.h"
 #include "undo/log/undo_shmem.h"
 #include "undo/record/undo_gather.h"
+#include "undo/record/undo_gather_part.h"
 #include "undo/undo_assert.h"
 #include "undo/undo_debug.h"
 #include "undo/undo_pack.h"
 
-/*
- * A record that is kept: kind, with a bit that tells whether it has a chain |
- * length of the rest | length of what was before the rest | place, as a
- * difference from the record before | writer, likewise | block in its part | the
- * rest as on the undo page.
- */
-#define KEPT_HAS_CHAIN		0x40
-#define KEPT_MAX_HEAD		(1 + 5 * UNDO_MAX_PACKED)
-
-/* longer ones are left where they are: SPILL records, large values */
-#define KEPT_MAX_REST		512
-
 #define MIN_PARTS			4
 #define MAX_PARTS			UNDO_KNOB("gather-parts", 1024, 1, 1024)
 
+/* blocks of undo that a process of a team takes at a time */
+#define PIECE				UNDO_KNOB("gather-piece", 128, 1, 128)
+
+/* phases of a team; later ones: done */
+#define TEAM_ELECTS			0
+#define TEAM_MAKES			1
+#define TEAM_READS			2
+
 /* relations at a time; the one asked for longest ago makes way */
 #define MAX_GATHERED		8
-
-/* a record of the part that is loaded */
-typedef struct Kept
-{
-	UndoRecPtr	urp;
-	Fxid		writer;
-	uint32		at;				/* of its rest, in data */
-	uint16		rest_len;
-	uint8		head_len;
-	uint8		kind;			/* and KEPT_HAS_CHAIN */
-} Kept;
-
-/* the records of a range of blocks, in a file */
-typedef struct Part
-{
-	BufFile    *file;			/* NULL: none yet */
-	uint32		nrecs;
-	Size		bytes;
-	UndoRecPtr	urp;			/* of the last one */
-	Fxid		writer;
-} Part;
-
-struct UndoGather
-{
-	char		persistence;
-	Oid			reloid;
-	Oid			dboid;
-	Fxid		floor;			/* no earlier writer's records are here */
-	uint64		used;			/* when it was asked for last */
-	MemoryContext context;
-	ResourceOwner owner;		/* of the files */
-	BlockNumber begin;			/* blocks that are covered */
-	BlockNumber end;
-	BlockNumber per_part;
-	int			nparts;
-	Part	   *parts;
-	Size		part_limit;		/* bytes of a part when it is loaded */
-	Size		disk_limit;		/* of all */
-	Size		kept;			/* bytes */
-	Size		passed_over;	/* bytes that were too much */
-
-	/* the part that is loaded, -1 if none */
-	int			loaded;
-	char	   *data;
-	Size		data_room;
-	Kept	   *recs;			/* by block */
-	Size		recs_room;
-	uint32	   *first;			/* of each block: index in recs; one more */
-
-	/* the block that records are asked for, and a hash table of them */
-	BlockNumber at;
-	uint32		mask;
-	uint32	   *table;			/* index in recs + 1 */
-	uint32		table_room;
-};
 
 int			undo_gather_count = 0;
 
@@ -264,36 +218,37 @@ undo_gather_cost(char persistence)
 	return blocks;
 }
 
-static BufFile *
-make_file(UndoGather *g)
+/* May this process write so many bytes more, as they are loaded, of a part? */
+static bool
+grant(UndoGather *g, uint32 part, Size need)
 {
-	ResourceOwner owner = CurrentResourceOwner;
-	MemoryContext old = MemoryContextSwitchTo(g->context);
-	BufFile    *file = NULL;
+	Part	   *p = &g->parts[part];
+	pg_atomic_uint64 *granted = &g->shared->granted[part];
+	Size		step = Max(need, g->shared->part_limit / 64);
 
-	CurrentResourceOwner = g->owner;
-	PG_TRY();
+	if (p->size + need <= p->granted)
+		return true;
+	if (pg_atomic_add_fetch_u64(granted, step) > g->shared->part_limit)
 	{
-		file = BufFileCreateTemp(false);
+		pg_atomic_sub_fetch_u64(granted, step);
+		return false;
 	}
-	PG_FINALLY();
-	{
-		CurrentResourceOwner = owner;
-		MemoryContextSwitchTo(old);
-	}
-	PG_END_TRY();
-	return file;
+	p->granted += step;
+	return true;
 }
 
 static void
 keep(UndoGather *g, const UndoEntry *e, UndoRecPtr urp, Fxid writer)
 {
+	Shared	   *sh = g->shared;
 	char		buf[KEPT_MAX_HEAD + KEPT_MAX_REST];
 	char	   *q = buf;
-	BlockNumber b = e->block - g->begin;
-	Part	   *p = &g->parts[b / g->per_part];
+	BlockNumber b = e->block - sh->begin;
+	uint32		part = b / sh->per_part;
+	Part	   *p = &g->parts[part];
+	Size		need;
 
-	Assert(e->block >= g->begin && e->block < g->end);
+	Assert(e->block >= sh->begin && e->block < sh->end);
 	if (e->rest_len > KEPT_MAX_REST)
 		return;
 	*q++ = (char) (e->kind | (e->has_chain ? KEPT_HAS_CHAIN : 0));
@@ -301,23 +256,32 @@ keep(UndoGather *g, const UndoEntry *e, UndoRecPtr urp, Fxid writer)
 	q = undo_pack(q, e->len - e->rest_len);
 	q = undo_pack(q, undo_zigzag(p->urp, urp));
 	q = undo_pack(q, undo_zigzag(p->writer, writer));
-	q = undo_pack(q, b % g->per_part);
+	q = undo_pack(q, b % sh->per_part);
 	memcpy(q, e->rest, e->rest_len);
 	q += e->rest_len;
 
-	if (p->bytes + p->nrecs * sizeof(Kept) + (q - buf) + sizeof(Kept) >
-		g->part_limit || g->kept + (q - buf) > g->disk_limit)
+	need = q - buf + sizeof(Kept);
+	if (g->kept + (q - buf) > g->disk_limit || !grant(g, part, need))
 	{
 		g->passed_over += q - buf;
+		/* so much that the pass begins anew, for fewer blocks */
+		if (g->passed_over > g->kept / 8 + BLCKSZ && sh->end - sh->begin > 1)
+			pg_atomic_write_u32(&sh->too_much, 1);
 		return;
 	}
 	if (p->file == NULL)
-		p->file = make_file(g);
+	{
+		char		name[MAXPGPATH];
+		MemoryContext old = MemoryContextSwitchTo(g->context);
+
+		undo_gather_name_file(name, part, g->member);
+		p->file = BufFileCreateFileSet(&sh->files.fs, name);
+		MemoryContextSwitchTo(old);
+	}
 	BufFileWrite(p->file, buf, q - buf);
 	p->urp = urp;
 	p->writer = writer;
-	p->bytes += q - buf;
-	p->nrecs++;
+	p->size += need;
 	g->kept += q - buf;
 }
 
@@ -325,6 +289,7 @@ keep(UndoGather *g, const UndoEntry *e, UndoRecPtr urp, Fxid writer)
 static void
 gather_page(UndoGather *g, Page page, UndoLogNumber log, BlockNumber block)
 {
+	const Shared *sh = g->shared;
 	uint16		at = UNDO_FIRST_OFFSET;
 	uint16		run = 0;
 	bool		wanted = false;
@@ -338,86 +303,203 @@ gather_page(UndoGather *g, Page page, UndoLogNumber log, BlockNumber block)
 			run = e.at;
 			writer = e.fxid;
 			wanted = e.reloid == g->reloid && e.dboid == g->dboid &&
-				e.fxid >= g->floor;
+				e.fxid >= sh->floor;
 		}
 		else if (wanted && e.run == run &&
-				 e.block >= g->begin && e.block < g->end)
+				 e.block >= sh->begin && e.block < sh->end)
 			keep(g, &e, MakeUndoRecPtr(log, block, at), writer);
 		at += e.len;
 	}
 }
 
-/* so much was too much that the pass begins anew, for fewer blocks */
-static inline bool
-is_too_much(const UndoGather *g)
-{
-	return g->passed_over > g->kept / 8 + BLCKSZ && g->end - g->begin > 1;
-}
-
 /* Pages are read with a ring, and copied: no page stays pinned (U16). */
 static void
-gather_log(UndoGather *g, UndoLogNumber log, BufferAccessStrategy strategy)
+gather_block(UndoGather *g, UndoLogNumber log, BlockNumber block,
+			 BufferAccessStrategy strategy)
 {
-	BlockNumber used = undo_file_used_blocks(g->persistence, log);
 	PGAlignedBlock copy;
+	Page		page;
+	bool		wanted;
+	Buffer		buffer = undo_file_read_in_order(g->persistence, log, block,
+												 strategy);
 
-	for (BlockNumber block = 1; block < used && !is_too_much(g); block++)
-	{
-		Buffer		buffer;
-		Page		page;
-		bool		wanted;
-
-		CHECK_FOR_INTERRUPTS();
-		UNDO_ERROR_POINT("gather-block");
-		buffer = undo_file_read_in_order(g->persistence, log, block,
-										 strategy);
-		if (!BufferIsValid(buffer))
-			break;
-		LockBuffer(buffer, BUFFER_LOCK_SHARE);
-		page = BufferGetPage(buffer);
-		wanted = undo_page_problem(page, UNDO_PAGE_MAGIC) == NULL &&
-			UndoPageGetOpaque(page)->max_fxid >= g->floor;
-		if (wanted)
-			memcpy(copy.data, page, BLCKSZ);
-		UnlockReleaseBuffer(buffer);
-		if (wanted)
-			gather_page(g, (Page) copy.data, log, block);
-	}
+	if (!BufferIsValid(buffer))
+		return;
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+	wanted = undo_page_problem(page, UNDO_PAGE_MAGIC) == NULL &&
+		UndoPageGetOpaque(page)->max_fxid >= g->shared->floor;
+	if (wanted)
+		memcpy(copy.data, page, BLCKSZ);
+	UnlockReleaseBuffer(buffer);
+	if (wanted)
+		gather_page(g, (Page) copy.data, log, block);
 }
 
-/* False if it is too much. */
+/* Take the next piece of undo that none of the team has taken: from .. end - 1. */
 static bool
-gather_logs(UndoGather *g, BufferAccessStrategy strategy)
+take_piece(UndoGather *g, UndoLogNumber *log, BlockNumber *from,
+		   BlockNumber *end)
 {
-	int			nlogs = count_logs(g->persistence);
+	uint64		n = pg_atomic_fetch_add_u64(&g->shared->next, 1);
 
-	for (int log = 0; log < nlogs && !is_too_much(g); log++)
-		gather_log(g, log, strategy);
-	return !is_too_much(g);
+	for (uint32 i = 0; i < g->shared->nlogs; i++)
+	{
+		BlockNumber used = SharedLogs(g->shared)[i];
+		uint64		pieces = ((uint64) used + PIECE - 1) / PIECE;
+
+		if (n < pieces)
+		{
+			*log = i;
+			*from = Max(1, (BlockNumber) n * PIECE);
+			*end = Min(used, ((BlockNumber) n + 1) * PIECE);
+			return true;
+		}
+		n -= pieces;
+	}
+	return false;
+}
+
+/* Read what there is for this process to read, and let others have its files. */
+static void
+gather_pieces(UndoGather *g)
+{
+	Shared	   *sh = g->shared;
+	BufferAccessStrategy strategy = GetAccessStrategy(BAS_BULKREAD);
+	UndoLogNumber log;
+	BlockNumber block;
+	BlockNumber end;
+
+	g->member = pg_atomic_fetch_add_u32(&sh->members, 1);
+	g->parts = MemoryContextAllocZero(g->context, sizeof(Part) * sh->nparts);
+	g->disk_limit = temp_file_limit < 0 ? SIZE_MAX :
+		(Size) temp_file_limit * 1024 / 2;
+	while (pg_atomic_read_u32(&sh->too_much) == 0 &&
+		   take_piece(g, &log, &block, &end))
+	{
+		for (; block < end && pg_atomic_read_u32(&sh->too_much) == 0; block++)
+		{
+			CHECK_FOR_INTERRUPTS();
+			UNDO_ERROR_POINT("gather-block");
+			gather_block(g, log, block, strategy);
+		}
+	}
+	FreeAccessStrategy(strategy);
+	for (uint32 i = 0; i < sh->nparts; i++)
+	{
+		if (g->parts[i].file == NULL)
+			continue;
+		BufFileExportFileSet(g->parts[i].file);
+		BufFileClose(g->parts[i].file);
+	}
+	pfree(g->parts);
+	g->parts = NULL;
+	pg_atomic_fetch_add_u64(&sh->kept, g->kept);
 }
 
 /* Into as many parts as there is memory for, or as are needed. */
 static void
-choose_parts(UndoGather *g, BlockNumber nblocks, BlockNumber per_part)
+choose_parts(Shared *sh, uint64 undo_blocks, BlockNumber nblocks,
+			 BlockNumber per_part)
 {
 	Size		memory = get_hash_memory_limit();
 	Size		most = Min(Max(memory / 4 / BLCKSZ, MIN_PARTS), MAX_PARTS);
-	double		expected = (double) undo_gather_cost(g->persistence) * BLCKSZ;
+	double		expected = (double) undo_blocks * BLCKSZ;
 
-	g->part_limit = Min(memory / 4 * 3, MaxAllocHugeSize / 4);
-	g->part_limit = Min(g->part_limit, PG_UINT32_MAX);
-	g->disk_limit = temp_file_limit < 0 ? SIZE_MAX :
-		(Size) temp_file_limit * 1024 / 2;
+	sh->part_limit = Min(memory / 4 * 3, MaxAllocHugeSize / 4);
+	sh->part_limit = Min(sh->part_limit, PG_UINT32_MAX);
 	if (per_part == 0)
 	{
 		/* loaded, records take twice as much */
-		most = Min((double) most, 2 + 4 * expected / g->part_limit);
+		most = Min((double) most, 2 + 4 * expected / sh->part_limit);
 		per_part = nblocks / most + 1;
 	}
-	g->per_part = per_part;
-	g->nparts = Min((nblocks - 1) / per_part + 1, most);
-	g->end = g->begin + Min((uint64) g->nparts * per_part, nblocks);
-	g->nparts = (g->end - g->begin - 1) / per_part + 1;
+	sh->per_part = per_part;
+	sh->nparts = Min((nblocks - 1) / per_part + 1, most);
+	sh->end = sh->begin + Min((uint64) sh->nparts * per_part, nblocks);
+	sh->nparts = (sh->end - sh->begin - 1) / per_part + 1;
+}
+
+/* Nothing is gathered, and it is found nowhere yet. */
+static UndoGather *
+new_gather(Relation rel)
+{
+	static bool registered = false;
+	MemoryContext context =
+		AllocSetContextCreate(TopTransactionContext, "zheap undo gathered",
+							  ALLOCSET_DEFAULT_SIZES);
+	UndoGather *g = MemoryContextAllocZero(context, sizeof(UndoGather));
+
+	Assert(rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP);
+	if (!registered)
+		RegisterXactCallback(at_end_of_transaction, NULL);
+	registered = true;
+	g->context = context;
+	g->persistence = rel->rd_rel->relpersistence;
+	g->reloid = RelationGetRelid(rel);
+	g->dboid = rel->rd_locator.dbOid;
+	g->loaded = -1;
+	g->at = InvalidBlockNumber;
+	g->owner = ResourceOwnerCreate(TopTransactionResourceOwner,
+								   "zheap undo gathered");
+	return g;
+}
+
+/* Make the segment; false if there is none to be had.  Under g's owner. */
+static bool
+make_segment(UndoGather *g, Fxid floor, BlockNumber first,
+			 BlockNumber nblocks, BlockNumber per_part)
+{
+	Shared		plan = {.floor = floor,.begin = first};
+	Shared	   *sh;
+
+	/* none for a server without a postmaster */
+	if (!IsUnderPostmaster ||
+		(temp_file_limit >= 0 && temp_file_limit < 2 * BLCKSZ / 1024))
+		return false;
+	choose_parts(&plan, undo_gather_cost(g->persistence), nblocks, per_part);
+	plan.nlogs = count_logs(g->persistence);
+	g->segment = dsm_create(offsetof(Shared, granted) +
+							sizeof(pg_atomic_uint64) * plan.nparts +
+							sizeof(BlockNumber) * plan.nlogs,
+							DSM_CREATE_NULL_IF_MAXSEGMENTS);
+	if (g->segment == NULL)
+		return false;
+	sh = g->shared = dsm_segment_address(g->segment);
+	*sh = plan;
+	SharedFileSetInit(&sh->files, g->segment);
+	pg_atomic_init_u64(&sh->next, 0);
+	pg_atomic_init_u64(&sh->kept, 0);
+	pg_atomic_init_u32(&sh->members, 0);
+	pg_atomic_init_u32(&sh->too_much, 0);
+	for (uint32 i = 0; i < sh->nparts; i++)
+		pg_atomic_init_u64(&sh->granted[i], 0);
+	for (uint32 i = 0; i < sh->nlogs; i++)
+		SharedLogs(sh)[i] = undo_file_used_blocks(g->persistence, i);
+	return true;
+}
+
+/* Attach to a segment; false if it is no more.  Under g's owner. */
+static bool
+attach_segment(UndoGather *g, dsm_handle handle)
+{
+	g->segment = dsm_attach(handle);
+	if (g->segment == NULL)
+		return false;
+	g->shared = dsm_segment_address(g->segment);
+	SharedFileSetAttach(&g->shared->files, g->segment);
+	return true;
+}
+
+static void
+tell(const UndoGather *g, Relation rel)
+{
+	ereport(DEBUG1,
+			(errmsg_internal("gathered undo of \"%s\": blocks %u to %u in %u parts, %llu kB, by %u processes",
+							 RelationGetRelationName(rel), g->shared->begin,
+							 g->shared->end - 1, g->shared->nparts,
+							 (unsigned long long) pg_atomic_read_u64(&g->shared->kept) / 1024,
+							 pg_atomic_read_u32(&g->shared->members))));
 }
 
 /* For nblocks blocks from "first" on; NULL if that is too much. */
@@ -425,38 +507,26 @@ static UndoGather *
 try_build(Relation rel, Fxid floor, BlockNumber first, BlockNumber nblocks,
 		  BlockNumber per_part)
 {
-	MemoryContext context =
-		AllocSetContextCreate(TopTransactionContext, "zheap undo gathered",
-							  ALLOCSET_DEFAULT_SIZES);
-	UndoGather *g = MemoryContextAllocZero(context, sizeof(UndoGather));
-	BufferAccessStrategy strategy = GetAccessStrategy(BAS_BULKREAD);
+	UndoGather *g = new_gather(rel);
+	ResourceOwner caller = CurrentResourceOwner;
 	volatile bool done = false;
 
-	g->context = context;
-	g->persistence = rel->rd_rel->relpersistence;
-	g->reloid = RelationGetRelid(rel);
-	g->dboid = rel->rd_locator.dbOid;
-	g->floor = floor;
-	g->begin = first;
-	g->loaded = -1;
-	g->at = InvalidBlockNumber;
-	choose_parts(g, nblocks, per_part);
-	g->parts = MemoryContextAllocZero(context, sizeof(Part) * g->nparts);
-	g->first = MemoryContextAllocHuge(context, sizeof(uint32) *
-									  ((Size) g->per_part + 1));
-	g->owner = ResourceOwnerCreate(TopTransactionResourceOwner,
-								   "zheap undo gathered");
+	CurrentResourceOwner = g->owner;
 	PG_TRY();
 	{
-		done = gather_logs(g, strategy);
+		if (make_segment(g, floor, first, nblocks, per_part))
+		{
+			gather_pieces(g);
+			done = pg_atomic_read_u32(&g->shared->too_much) == 0;
+		}
 	}
 	PG_FINALLY();
 	{
+		CurrentResourceOwner = caller;
 		if (!done)
 			give_back(g);
 	}
 	PG_END_TRY();
-	FreeAccessStrategy(strategy);
 	return done ? g : NULL;
 }
 
@@ -464,231 +534,120 @@ UndoGather *
 undo_gather_build(Relation rel, Fxid floor, BlockNumber first,
 				  BlockNumber *nblocks, BlockNumber per_part)
 {
-	static bool registered = false;
 	UndoGather *g = NULL;
 	BlockNumber n = *nblocks;
 
 	AssertNoPageLocked();
 	Assert(CritSectionCount == 0 && n > 0 && IsTransactionState());
-	Assert(rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP);
-	if (!registered)
-		RegisterXactCallback(at_end_of_transaction, NULL);
-	registered = true;
 	undo_gather_drop(rel);
 
 	*nblocks = 0;
-	if (temp_file_limit >= 0 && temp_file_limit < 2 * BLCKSZ / 1024)
-		return NULL;
 	while (n > 0 && (g = try_build(rel, floor, first, n, per_part)) == NULL)
 		n /= 4;
 	if (g == NULL)
 		return NULL;
 	publish(g);
-	*nblocks = g->end - g->begin;
-	ereport(DEBUG1,
-			(errmsg_internal("gathered undo of \"%s\": blocks %u to %u in %d parts, %zu kB",
-							 RelationGetRelationName(rel), g->begin,
-							 g->end - 1, g->nparts, g->kept / 1024)));
+	*nblocks = g->shared->end - g->shared->begin;
+	tell(g, rel);
 	return g;
 }
 
 /* ----------------------------------------------------------------
- *	handing out
+ *	teams
  * ----------------------------------------------------------------
  */
 
-static void *
-more_room(UndoGather *g, void *old, Size *room, Size need)
+void
+undo_gather_team_init(UndoGatherTeam *team, const UndoGather *g)
 {
-	if (need <= *room)
-		return old;
-	if (old != NULL)
-		pfree(old);
-	*room = 0;
-	old = MemoryContextAllocHuge(g->context, need);
-	*room = need;
-	return old;
+	BarrierInit(&team->barrier, 0);
+	team->segment = g != NULL ? dsm_segment_handle(g->segment) :
+		DSM_HANDLE_INVALID;
+	team->ready = g != NULL;
 }
 
-/* The record at q; returns where the next one is. */
-static const char *
-unpack(const char *q, const char *end, Kept *k, uint64 *block)
+bool
+undo_gather_team_begun(UndoGatherTeam *team)
 {
-	uint64		rest_len = 0;
-	uint64		head_len = 0;
-	uint64		urp = 0;
-	uint64		writer = 0;
-
-	k->kind = (uint8) *q++;
-	q = undo_unpack(q, end, &rest_len);
-	q = undo_unpack(q, end, &head_len);
-	q = undo_unpack(q, end, &urp);
-	q = undo_unpack(q, end, &writer);
-	q = undo_unpack(q, end, block);
-	Assert(q != NULL && rest_len <= KEPT_MAX_REST && head_len <= 0xFF);
-	k->rest_len = rest_len;
-	k->head_len = head_len;
-	k->urp = undo_unzigzag(k->urp, urp);
-	k->writer = undo_unzigzag(k->writer, writer);
-	return q + rest_len;
-}
-
-/* Read a part and order its records by block. */
-static void
-load_part(UndoGather *g, int n)
-{
-	Part	   *p = &g->parts[n];
-	const char *end;
-	Kept		k;
-	uint64		b = 0;
-
-	g->loaded = -1;
-	g->at = InvalidBlockNumber;
-	memset(g->first, 0, sizeof(uint32) * ((Size) g->per_part + 1));
-	if (p->nrecs > 0)
-	{
-		g->data = more_room(g, g->data, &g->data_room, p->bytes);
-		g->recs = more_room(g, g->recs, &g->recs_room,
-							p->nrecs * sizeof(Kept));
-		if (BufFileSeek(p->file, 0, 0L, SEEK_SET) != 0 ||
-			BufFileRead(p->file, g->data, p->bytes) != p->bytes)
-			ereport(ERROR,
-					(errcode_for_file_access(),
-					 errmsg("could not read a temporary file of gathered undo: %m")));
-	}
-	end = g->data + p->bytes;
-	for (int pass = 0; pass < 2 && p->nrecs > 0; pass++)
-	{
-		const char *q = g->data;
-
-		memset(&k, 0, sizeof(k));
-		for (uint32 i = 0; i < p->nrecs; i++)
-		{
-			q = unpack(q, end, &k, &b);
-			Assert(q <= end && b < g->per_part);
-			if (pass == 0)
-				g->first[b + 1]++;
-			else
-			{
-				k.at = q - k.rest_len - g->data;
-				g->recs[g->first[b]++] = k;
-			}
-		}
-		/* numbers become beginnings; what they became in pass 1 goes up by one */
-		if (pass == 0)
-		{
-			for (b = 0; b < g->per_part; b++)
-				g->first[b + 1] += g->first[b];
-		}
-		else
-		{
-			for (b = g->per_part; b > 0; b--)
-				g->first[b] = g->first[b - 1];
-			g->first[0] = 0;
-		}
-	}
-	g->loaded = n;
+	return team->ready || BarrierPhase(&team->barrier) != TEAM_ELECTS;
 }
 
 /*
- * The records of a block lie anywhere in its part: without this a third of a
- * scan's time goes for waiting for memory.
+ * Do with the team what it is about to do.  True if g is attached, and there is
+ * something.  Under g's owner; waits for others that read.
  */
-static inline void
-prefetch(const char *p)
+static bool
+join(UndoGatherTeam *team, UndoGather *g, Relation rel, Fxid floor,
+	 BlockNumber nblocks, BlockNumber per_part)
 {
-#if defined(__GNUC__)
-	__builtin_prefetch(p);
-#endif
-}
+	Barrier    *barrier = &team->barrier;
 
-static inline uint32
-hash_of(UndoRecPtr urp)
-{
-	return murmurhash32((uint32) (urp ^ (urp >> 32)));
-}
-
-bool
-undo_gather_position(UndoGather *g, BlockNumber block)
-{
-	BlockNumber b;
-	uint32		n;
-	uint32		size;
-
-	AssertNoPageLocked();
-	Assert(CritSectionCount == 0);
-	if (g->at == block)
-		return true;
-	if (block < g->begin || block >= g->end)
-		return false;
-	b = block - g->begin;
-	if (g->loaded != (int) (b / g->per_part))
-		load_part(g, b / g->per_part);
-	b %= g->per_part;
-	n = g->first[b + 1] - g->first[b];
-	g->at = InvalidBlockNumber;
-	size = pg_nextpower2_32(Max(16, Min(n, PG_UINT32_MAX / 4) * 2));
-	if (size > g->table_room)
+	switch (team->ready ? TEAM_READS + 1 : BarrierAttach(barrier))
 	{
-		if (g->table != NULL)
-			pfree(g->table);
-		g->table = NULL;
-		g->table_room = 0;
-		g->table = MemoryContextAllocHuge(g->context,
-										  (Size) size * sizeof(uint32));
-		g->table_room = size;
-	}
-	g->mask = size - 1;
-	memset(g->table, 0, (Size) size * sizeof(uint32));
-	for (uint32 i = g->first[b]; i < g->first[b + 1]; i++)
-	{
-		uint32		h = hash_of(g->recs[i].urp) & g->mask;
-
-		prefetch(g->data + g->recs[i].at);
-		while (g->table[h] != 0)
-			h = (h + 1) & g->mask;
-		g->table[h] = i + 1;
-	}
-	g->at = block;
-	return true;
-}
-
-bool
-undo_gather_get(const UndoGather *g, UndoRecPtr urp, UndoRecord *rec)
-{
-	const Kept *k;
-	UndoEntry	e;
-	UndoEntryRest rest;
-	uint32		h = hash_of(urp) & g->mask;
-
-	if (!BlockNumberIsValid(g->at))
-		return false;
-	for (;; h = (h + 1) & g->mask)
-	{
-		if (g->table[h] == 0)
-			return false;
-		k = &g->recs[g->table[h] - 1];
-		if (k->urp == urp)
+		case TEAM_ELECTS:
+			if (BarrierArriveAndWait(barrier, PG_WAIT_EXTENSION) &&
+				make_segment(g, floor, 0, nblocks, per_part))
+				team->segment = dsm_segment_handle(g->segment);
+			/* FALLTHROUGH */
+		case TEAM_MAKES:
+			BarrierArriveAndWait(barrier, PG_WAIT_EXTENSION);
+			/* FALLTHROUGH */
+		case TEAM_READS:
+			if (team->segment != DSM_HANDLE_INVALID &&
+				(g->segment != NULL || attach_segment(g, team->segment)))
+				gather_pieces(g);
+			if (BarrierArriveAndWait(barrier, PG_WAIT_EXTENSION) &&
+				g->segment != NULL)
+				tell(g, rel);
+			break;
+		default:
 			break;
 	}
-	e.kind = k->kind & ~KEPT_HAS_CHAIN;
-	e.has_chain = (k->kind & KEPT_HAS_CHAIN) != 0;
-	e.rest = g->data + k->at;
-	e.rest_len = k->rest_len;
-	if (!undo_page_get_rest(&e, urp, &rest))
-		return false;
-	rec->urp = urp;
-	rec->kind = e.kind;
-	rec->flags = rest.flags;
-	rec->offset = rest.offset;
-	rec->block = g->at;
-	rec->chain = rest.chain;
-	rec->writer = k->writer;
-	rec->reloid = g->reloid;
-	rec->dboid = g->dboid;
-	rec->len = k->head_len + k->rest_len;
-	rec->payload_len = rest.payload_len;
-	rec->payload = rec->data;
-	memcpy(rec->data, rest.payload, rest.payload_len);
-	return true;
+	if (!team->ready)
+		BarrierDetach(barrier);
+	return team->segment != DSM_HANDLE_INVALID &&
+		(g->segment != NULL || attach_segment(g, team->segment)) &&
+		pg_atomic_read_u32(&g->shared->too_much) == 0 &&
+		g->shared->end >= nblocks;
+}
+
+static UndoGather *
+join_anew(UndoGatherTeam *team, Relation rel, Fxid floor,
+		  BlockNumber nblocks, BlockNumber per_part)
+{
+	UndoGather *g = new_gather(rel);
+	ResourceOwner caller = CurrentResourceOwner;
+	volatile bool done = false;
+
+	CurrentResourceOwner = g->owner;
+	PG_TRY();
+	{
+		done = join(team, g, rel, floor, nblocks, per_part);
+	}
+	PG_FINALLY();
+	{
+		CurrentResourceOwner = caller;
+		if (!done)
+			give_back(g);
+	}
+	PG_END_TRY();
+	return done ? g : NULL;
+}
+
+UndoGather *
+undo_gather_join(UndoGatherTeam *team, Relation rel, Fxid floor,
+				 BlockNumber nblocks, BlockNumber per_part)
+{
+	UndoGather *g = undo_gather_find(rel);
+
+	AssertNoPageLocked();
+	Assert(CritSectionCount == 0 && nblocks > 0 && IsTransactionState());
+	/* one can't attach to a segment twice */
+	if (g != NULL && team->segment == dsm_segment_handle(g->segment))
+		return g;
+	undo_gather_drop(rel);
+	g = join_anew(team, rel, floor, nblocks, per_part);
+	if (g != NULL)
+		publish(g);
+	return g;
 }

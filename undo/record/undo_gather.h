@@ -16,6 +16,8 @@
 #ifndef UNDO_GATHER_H
 #define UNDO_GATHER_H
 
+#include "storage/barrier.h"
+#include "storage/dsm.h"
 #include "utils/relcache.h"
 
 #include "undo/record/undo_record.h"
@@ -44,6 +46,37 @@ extern UndoGather *undo_gather_build(Relation rel, Fxid floor,
 									 BlockNumber first, BlockNumber *nblocks,
 									 BlockNumber per_part);
 extern void undo_gather_drop(Relation rel);
+
+/*
+ * Processes that scan a relation together and gather together, in memory that
+ * they share.
+ */
+typedef struct UndoGatherTeam
+{
+	Barrier		barrier;
+	dsm_handle	segment;		/* of what was gathered, if it was */
+	bool		ready;			/* it was, before there was a team */
+} UndoGatherTeam;
+
+/* g, of the process that sets the team up, or NULL: it is the team's, too */
+extern void undo_gather_team_init(UndoGatherTeam *team, const UndoGather *g);
+
+/* Has anybody joined yet? */
+extern bool undo_gather_team_begun(UndoGatherTeam *team);
+
+/*
+ * Gather together with others who join, for the blocks from 0 to nblocks - 1 (the
+ * same for all); or attach to what they gathered.  NULL: that was too much, or is
+ * there no more.  Else as undo_gather_build().  Nobody may wait for this process
+ * to do anything else.
+ */
+extern UndoGather *undo_gather_join(UndoGatherTeam *team, Relation rel,
+									Fxid floor, BlockNumber nblocks,
+									BlockNumber per_part);
+
+/* it covers blocks below that; and so many are loaded at once */
+extern BlockNumber undo_gather_end(const UndoGather *g);
+extern BlockNumber undo_gather_per_part(const UndoGather *g);
 
 /*
  * Records of this block are going to be asked for.  False if it isn't covered.

@@ -32,6 +32,11 @@ extern void zheap_scan_end(TableScanDesc scan);
 extern void zheap_scan_rescan(TableScanDesc scan, struct ScanKeyData *key,
 							  bool set_params, bool allow_strat,
 							  bool allow_sync, bool allow_pagemode);
+extern Size zheap_parallelscan_estimate(Relation rel);
+extern Size zheap_parallelscan_initialize(Relation rel,
+										  ParallelTableScanDesc pscan);
+extern void zheap_parallelscan_reinitialize(Relation rel,
+											ParallelTableScanDesc pscan);
 extern bool zheap_scan_getnextslot(TableScanDesc scan, ScanDirection direction,
 								   TupleTableSlot *slot);
 extern void zheap_scan_set_tidrange(TableScanDesc scan, ItemPointer mintid,

@@ -123,6 +123,9 @@ scan_init(ZScanDesc scan, ScanKey key, bool keep_start)
 	scan->old_from = 0;
 	scan->old_window = 0;
 	scan->gather = NULL;
+	scan->by_parts = false;
+	scan->alone = false;
+	scan->part_next = scan->part_end = 0;
 	zheap_scan_clear_rows(scan);
 
 	if (key != NULL && scan->base.rs_nkeys > 0)
@@ -330,23 +333,6 @@ next_index(ZScanDesc scan)
 	return true;
 }
 
-/* parallel: the block that nobody else has taken; reports the position */
-static BlockNumber
-next_block_parallel(ZScanDesc scan)
-{
-	Relation	rel = scan->base.rs_rd;
-	ParallelBlockTableScanDesc parallel;
-
-	Assert(ScanDirectionIsForward(scan->direction));
-	parallel = (ParallelBlockTableScanDesc) scan->base.rs_parallel;
-	if (scan->nblocks == 0)
-		return InvalidBlockNumber;
-	if (!scan->inited)
-		table_block_parallelscan_startblock_init(rel, scan->pworker, parallel);
-	scan->inited = true;
-	return table_block_parallelscan_nextpage(rel, scan->pworker, parallel);
-}
-
 /* the next block to read, InvalidBlockNumber at the end; takes no pin */
 static BlockNumber
 next_block(ZScanDesc scan)
@@ -356,7 +342,7 @@ next_block(ZScanDesc scan)
 
 	Assert(scan->total <= scan->nblocks);
 	if (scan->base.rs_parallel != NULL)
-		return next_block_parallel(scan);
+		return zheap_scan_next_parallel(scan);
 
 	if (next_index(scan))
 	{

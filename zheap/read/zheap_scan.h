@@ -11,10 +11,29 @@
 
 #include "executor/instrument.h"
 
+#include "undo/record/undo_gather.h"
 #include "undo/undo.h"
 #include "undo/undo_debug.h"
 #include "zheap/read/zheap_read.h"
 #include "zheap/sees/zheap_sees.h"
+
+/*
+ * What the processes of a parallel scan share.  Blocks are handed out by core,
+ * until undo was gathered: what is left then goes by the parts in which that is
+ * loaded, one for one process.
+ */
+typedef struct ZParallelScanData
+{
+	ParallelBlockTableScanDescData base;	/* must be first */
+	UndoGatherTeam team;
+	slock_t		mutex;			/* of the next two */
+	BlockNumber rest;			/* block from which on parts are handed out,
+								 * counted in core's order; invalid: none */
+	BlockNumber per_part;
+	pg_atomic_uint32 next_part;
+} ZParallelScanData;
+
+typedef ZParallelScanData *ZParallelScan;
 
 /* a row version found on the page, copied */
 typedef struct ZScanRow
@@ -32,7 +51,13 @@ typedef struct ZScanDescData
 {
 	TableScanDescData base;		/* must be first */
 	BufferAccessStrategy strategy;
+
+	/* parallel: what core knows of this process; the part that it has */
 	ParallelBlockTableScanWorkerData *pworker;
+	bool		by_parts;
+	bool		alone;			/* it can't gather with the others */
+	BlockNumber part_next;
+	BlockNumber part_end;
 
 	/* which blocks: total of them from start on, wrapping around at nblocks */
 	BlockNumber nblocks;
@@ -135,6 +160,13 @@ extern void zheap_scan_load_page(ZScanDesc scan, Buffer buffer,
 extern void zheap_scan_set_limits(ZScanDesc scan, BlockNumber start,
 								  BlockNumber total);
 
+/* parallel: the block that nobody else has taken, invalid at the end; no pin */
+extern BlockNumber zheap_scan_next_parallel(ZScanDesc scan);
+
+/* from now on, by the parts of what was gathered */
+extern void zheap_scan_hand_out_parts(ZParallelScan shared,
+									  const UndoGather *g);
+
 /* blocks in the whole scan, and done so far, for progress reports */
 extern BlockNumber zheap_scan_blocks_total(ZScanDesc scan);
 extern BlockNumber zheap_scan_blocks_done(ZScanDesc scan);
@@ -162,11 +194,21 @@ extern Buffer zheap_scan_gather(ZScanDesc scan, Buffer buffer);
 #define FEW_OLD_READS		UNDO_KNOB("gather-reads", 500, 1, 500)
 #define GATHER_AT_ONCE		UNDO_KNOB("gather", 0, 0, 7)
 
+/* has another process of a parallel scan begun to gather */
+static inline bool
+zheap_scan_team_calls(ZScanDesc scan)
+{
+	ZParallelScan shared = (ZParallelScan) scan->base.rs_parallel;
+
+	return shared != NULL && !scan->alone &&
+		undo_gather_team_begun(&shared->team);
+}
+
 static inline bool
 zheap_scan_may_gather(ZScanDesc scan)
 {
 	return undo_gather_count > 0 || scan->old_reads >= FEW_OLD_READS ||
-		GATHER_AT_ONCE > 0;
+		GATHER_AT_ONCE > 0 || zheap_scan_team_calls(scan);
 }
 
 /* put row i into a tuple slot, under its plain TID */

@@ -14,7 +14,10 @@
  * a pass covered, or meets too much that was written since.
  *
  * In a parallel scan each process counts what it reads itself, per block that
- * any of them has done: so it reckons with its own share of the rest.
+ * any of them has done: so it reckons with its own share of the rest.  When one
+ * has decided, the others gather with it as they come to their next block, and
+ * all of them get what is left of the table by parts (zheap_scan_parallel.c).  If
+ * it is too much for that, each goes on by itself.
  *
  *-------------------------------------------------------------------------
  */
@@ -77,6 +80,13 @@ gathering_pays(ZScanDesc scan)
 		undo_gather_cost(scan->base.rs_rd->rd_rel->relpersistence);
 }
 
+/* the first writer whose changes the snapshot may not see */
+static Fxid
+floor_of(ZScanDesc scan)
+{
+	return undo_log_fxid_from_xid(scan->base.rs_snapshot->xmin);
+}
+
 static void
 add_context(void *arg)
 {
@@ -88,9 +98,7 @@ add_context(void *arg)
 static UndoGather *
 gather(ZScanDesc scan, BlockNumber first, BlockNumber *n)
 {
-	Fxid		floor = undo_log_fxid_from_xid(scan->base.rs_snapshot->xmin);
-
-	return undo_gather_build(scan->base.rs_rd, floor, first, n,
+	return undo_gather_build(scan->base.rs_rd, floor_of(scan), first, n,
 							 GATHER_AT_ONCE);
 }
 
@@ -98,19 +106,13 @@ gather(ZScanDesc scan, BlockNumber first, BlockNumber *n)
  * Gather for all of the table: other scans of the transaction may begin
  * elsewhere.  If that is too much, for blocks from the one at hand on.
  */
-static const UndoGather *
+static UndoGather *
 build(ZScanDesc scan)
 {
-	Relation	rel = scan->base.rs_rd;
 	BlockNumber first = 0;
 	BlockNumber n = scan->nblocks;
 	UndoGather *g = NULL;
-	ErrorContextCallback context;
 
-	context.callback = add_context;
-	context.arg = RelationGetRelationName(rel);
-	context.previous = error_context_stack;
-	error_context_stack = &context;
 	if (scan->old_window > 0)
 		n = scan->old_window;
 	if (n == scan->nblocks)
@@ -125,10 +127,23 @@ build(ZScanDesc scan)
 		n = Min(n, scan->nblocks - first);
 		g = gather(scan, first, &n);
 	}
-	error_context_stack = context.previous;
 	scan->old_window = Max(n, 1);
-	if (g == NULL || !undo_gather_position(g, scan->block))
-		return NULL;
+	return g;
+}
+
+/* Gather with the other processes of a parallel scan. */
+static UndoGather *
+build_together(ZScanDesc scan)
+{
+	ZParallelScan shared = (ZParallelScan) scan->base.rs_parallel;
+	UndoGather *g = undo_gather_join(&shared->team, scan->base.rs_rd,
+									 floor_of(scan), scan->nblocks,
+									 GATHER_AT_ONCE);
+
+	if (g != NULL)
+		zheap_scan_hand_out_parts(shared, g);
+	else
+		scan->alone = true;
 	return g;
 }
 
@@ -137,7 +152,9 @@ Buffer
 zheap_scan_gather(ZScanDesc scan, Buffer buffer)
 {
 	Relation	rel = scan->base.rs_rd;
+	bool		together = scan->base.rs_parallel != NULL && !scan->alone;
 	UndoGather *g;
+	ErrorContextCallback context;
 
 	Assert(BufferGetBlockNumber(buffer) == scan->block);
 	AssertNoPageLocked();
@@ -148,12 +165,21 @@ zheap_scan_gather(ZScanDesc scan, Buffer buffer)
 	g = undo_gather_find(rel);
 	if (g != NULL && undo_gather_position(g, scan->block))
 		scan->gather = g;
-	if (!gathering_pays(scan))
+	if (together && scan->gather != NULL)
+		return buffer;
+	if (!zheap_scan_team_calls(scan) && !gathering_pays(scan))
 		return buffer;
 
 	ReleaseBuffer(buffer);
+	context.callback = add_context;
+	context.arg = RelationGetRelationName(rel);
+	context.previous = error_context_stack;
+	error_context_stack = &context;
 	scan->gather = NULL;
-	scan->gather = build(scan);
+	g = together ? build_together(scan) : build(scan);
+	if (g != NULL && undo_gather_position(g, scan->block))
+		scan->gather = g;
+	error_context_stack = context.previous;
 	scan->old_reads = 0;
 	scan->old_from = blocks_done(scan);
 	return ReadBufferExtended(rel, MAIN_FORKNUM, scan->block, RBM_NORMAL,
