@@ -384,11 +384,13 @@ class Player:
 
     def waits_for_the_rest(self, session, stepped):
         """Who waits for a subtransaction that was released waits for its top
-        transaction in heap, though another one goes back behind the change."""
+        transaction, though that goes back behind the change.  For which one a side
+        waits depends on the version that it has found: heap for the first to change
+        the row, zheap for the last."""
         return stepped not in (None, session) and \
             self.sent[stepped].startswith("ROLLBACK TO") and \
-            self.sides[0].links[session].outcome is not None and \
-            self.sides[1].links[session].busy
+            any(one.links[session].outcome is not None and other.links[session].busy
+                for one, other in (self.sides, self.sides[::-1]))
 
     def describe(self, n, waits):
         side = self.sides[n]
