@@ -40,8 +40,8 @@ OBJS = \
 	undo/log/undo_redo.o \
 	undo/log/undo_attach.o \
 	undo/record/undo_images.o \
-	undo/record/undo_gather.o \
 	undo/record/undo_gather_part.o \
+	undo/record/undo_gather.o \
 	undo/record/undo_record.o \
 	undo/record/undo_touched.o \
 	undo/record/undo_insert.o \
@@ -93,10 +93,10 @@ OBJS = \
 	zheap/soft/zheap_watch.o \
 	zheap/soft/zheap_sweep.o \
 	zheap/read/zheap_exclusion.o \
+	zheap/read/zheap_scan_parallel.o \
 	zheap/read/zheap_scan.o \
 	zheap/read/zheap_scan_gather.o \
 	zheap/read/zheap_scan_page.o \
-	zheap/read/zheap_scan_parallel.o \
 	zheap/read/zheap_scan_chosen.o \
 	zheap/read/zheap_scan_compat.o \
 	zheap/read/zheap_explain.o \

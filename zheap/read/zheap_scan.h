@@ -11,7 +11,6 @@
 
 #include "executor/instrument.h"
 
-#include "undo/record/undo_gather.h"
 #include "undo/undo.h"
 #include "undo/undo_debug.h"
 #include "zheap/read/zheap_read.h"
