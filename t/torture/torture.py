@@ -184,7 +184,8 @@ def next_fxid(cluster):
         # newest one's file begins with all of it
         wal = os.path.join(cluster.data, "pg_wal")
         newest = max(n for n in os.listdir(wal)
-                     if re.fullmatch("[0-9A-F]{8}%08X%08X" % (high, low >> 24), n))
+                     if re.fullmatch("[0-9A-F]{8}%08X%08X" % (high, low >> 24), n) and
+                     os.path.getsize(os.path.join(wal, n)) > 0)
         said = cluster.tool("pg_waldump", "-p", wal, "-n", "1",
                             "-t", str(int(newest[:8], 16)), "-s", place)
     epoch, xid = re.search(r"(?:; xid|NextXID:) +(\d+):(\d+)", said).groups()

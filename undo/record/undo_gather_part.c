@@ -38,15 +38,14 @@ undo_gather_end(const UndoGather *g)
 	return g->shared->begin == 0 ? g->shared->end : 0;
 }
 
+/* If there is no more memory it keeps what it has. */
 static void *
 more_room(UndoGather *g, void *old, Size *room, Size need)
 {
 	if (need <= *room)
 		return old;
-	if (old != NULL)
-		pfree(old);
-	*room = 0;
-	old = MemoryContextAllocHuge(g->context, need);
+	old = old == NULL ? MemoryContextAllocHuge(g->context, need) :
+		repalloc_huge(old, need);
 	*room = need;
 	return old;
 }
@@ -149,11 +148,10 @@ load_part(UndoGather *g, uint32 part)
 	g->loaded = -1;
 	g->at = InvalidBlockNumber;
 	if (g->first == NULL)
-	{
 		g->first = MemoryContextAllocHuge(g->context, sizeof(uint32) *
 										  ((Size) per_part + 1));
+	if (g->ends == NULL)
 		g->ends = MemoryContextAlloc(g->context, sizeof(Size) * members);
-	}
 	memset(g->first, 0, sizeof(uint32) * ((Size) per_part + 1));
 
 	CurrentResourceOwner = g->owner;
