@@ -74,6 +74,16 @@
 /* relations at a time; the one asked for longest ago makes way */
 #define MAX_GATHERED		8
 
+/* what is to be gathered */
+typedef struct GatherOrder
+{
+	Relation	rel;
+	Fxid		floor;			/* of writers from there on */
+	BlockNumber first;			/* for so many blocks from there on */
+	BlockNumber nblocks;
+	BlockNumber per_part;		/* blocks to be loaded at once, 0 to choose */
+} GatherOrder;
+
 int			undo_gather_count = 0;
 
 static UndoGather *gathered[MAX_GATHERED];
@@ -218,6 +228,13 @@ undo_gather_cost(char persistence)
 	return blocks;
 }
 
+/* so much was too much that the pass begins anew, for fewer blocks */
+static inline bool
+is_too_much(const UndoGather *g)
+{
+	return pg_atomic_read_u32(&g->shared->too_much) != 0;
+}
+
 /* May this process write so many bytes more, as they are loaded, of a part? */
 static bool
 grant(UndoGather *g, uint32 part, Size need)
@@ -264,7 +281,6 @@ keep(UndoGather *g, const UndoEntry *e, UndoRecPtr urp, Fxid writer)
 	if (g->kept + (q - buf) > g->disk_limit || !grant(g, part, need))
 	{
 		g->passed_over += q - buf;
-		/* so much that the pass begins anew, for fewer blocks */
 		if (g->passed_over > g->kept / 8 + BLCKSZ && sh->end - sh->begin > 1)
 			pg_atomic_write_u32(&sh->too_much, 1);
 		return;
@@ -374,10 +390,9 @@ gather_pieces(UndoGather *g)
 	g->parts = MemoryContextAllocZero(g->context, sizeof(Part) * sh->nparts);
 	g->disk_limit = temp_file_limit < 0 ? SIZE_MAX :
 		(Size) temp_file_limit * 1024 / 2;
-	while (pg_atomic_read_u32(&sh->too_much) == 0 &&
-		   take_piece(g, &log, &block, &end))
+	while (!is_too_much(g) && take_piece(g, &log, &block, &end))
 	{
-		for (; block < end && pg_atomic_read_u32(&sh->too_much) == 0; block++)
+		for (; block < end && !is_too_much(g); block++)
 		{
 			CHECK_FOR_INTERRUPTS();
 			UNDO_ERROR_POINT("gather-block");
@@ -447,17 +462,17 @@ new_gather(Relation rel)
 
 /* Make the segment; false if there is none to be had.  Under g's owner. */
 static bool
-make_segment(UndoGather *g, Fxid floor, BlockNumber first,
-			 BlockNumber nblocks, BlockNumber per_part)
+make_segment(UndoGather *g, const GatherOrder *order)
 {
-	Shared		plan = {.floor = floor,.begin = first};
+	Shared		plan = {.floor = order->floor,.begin = order->first};
 	Shared	   *sh;
 
 	/* none for a server without a postmaster */
 	if (!IsUnderPostmaster ||
 		(temp_file_limit >= 0 && temp_file_limit < 2 * BLCKSZ / 1024))
 		return false;
-	choose_parts(&plan, undo_gather_cost(g->persistence), nblocks, per_part);
+	choose_parts(&plan, undo_gather_cost(g->persistence), order->nblocks,
+				 order->per_part);
 	plan.nlogs = count_logs(g->persistence);
 	g->segment = dsm_create(offsetof(Shared, granted) +
 							sizeof(pg_atomic_uint64) * plan.nparts +
@@ -502,56 +517,6 @@ tell(const UndoGather *g, Relation rel)
 							 pg_atomic_read_u32(&g->shared->members))));
 }
 
-/* For nblocks blocks from "first" on; NULL if that is too much. */
-static UndoGather *
-try_build(Relation rel, Fxid floor, BlockNumber first, BlockNumber nblocks,
-		  BlockNumber per_part)
-{
-	UndoGather *g = new_gather(rel);
-	ResourceOwner caller = CurrentResourceOwner;
-	volatile bool done = false;
-
-	CurrentResourceOwner = g->owner;
-	PG_TRY();
-	{
-		if (make_segment(g, floor, first, nblocks, per_part))
-		{
-			gather_pieces(g);
-			done = pg_atomic_read_u32(&g->shared->too_much) == 0;
-		}
-	}
-	PG_FINALLY();
-	{
-		CurrentResourceOwner = caller;
-		if (!done)
-			give_back(g);
-	}
-	PG_END_TRY();
-	return done ? g : NULL;
-}
-
-UndoGather *
-undo_gather_build(Relation rel, Fxid floor, BlockNumber first,
-				  BlockNumber *nblocks, BlockNumber per_part)
-{
-	UndoGather *g = NULL;
-	BlockNumber n = *nblocks;
-
-	AssertNoPageLocked();
-	Assert(CritSectionCount == 0 && n > 0 && IsTransactionState());
-	undo_gather_drop(rel);
-
-	*nblocks = 0;
-	while (n > 0 && (g = try_build(rel, floor, first, n, per_part)) == NULL)
-		n /= 4;
-	if (g == NULL)
-		return NULL;
-	publish(g);
-	*nblocks = g->shared->end - g->shared->begin;
-	tell(g, rel);
-	return g;
-}
-
 /* ----------------------------------------------------------------
  *	teams
  * ----------------------------------------------------------------
@@ -577,8 +542,7 @@ undo_gather_team_begun(UndoGatherTeam *team)
  * something.  Under g's owner; waits for others that read.
  */
 static bool
-join(UndoGatherTeam *team, UndoGather *g, Relation rel, Fxid floor,
-	 BlockNumber nblocks, BlockNumber per_part)
+join(UndoGather *g, UndoGatherTeam *team, const GatherOrder *order)
 {
 	Barrier    *barrier = &team->barrier;
 
@@ -586,7 +550,7 @@ join(UndoGatherTeam *team, UndoGather *g, Relation rel, Fxid floor,
 	{
 		case TEAM_ELECTS:
 			if (BarrierArriveAndWait(barrier, PG_WAIT_EXTENSION) &&
-				make_segment(g, floor, 0, nblocks, per_part))
+				make_segment(g, order))
 				team->segment = dsm_segment_handle(g->segment);
 			/* FALLTHROUGH */
 		case TEAM_MAKES:
@@ -597,8 +561,8 @@ join(UndoGatherTeam *team, UndoGather *g, Relation rel, Fxid floor,
 				(g->segment != NULL || attach_segment(g, team->segment)))
 				gather_pieces(g);
 			if (BarrierArriveAndWait(barrier, PG_WAIT_EXTENSION) &&
-				g->segment != NULL)
-				tell(g, rel);
+				g->segment != NULL && !is_too_much(g))
+				tell(g, order->rel);
 			break;
 		default:
 			break;
@@ -607,22 +571,21 @@ join(UndoGatherTeam *team, UndoGather *g, Relation rel, Fxid floor,
 		BarrierDetach(barrier);
 	return team->segment != DSM_HANDLE_INVALID &&
 		(g->segment != NULL || attach_segment(g, team->segment)) &&
-		pg_atomic_read_u32(&g->shared->too_much) == 0 &&
-		g->shared->end >= nblocks;
+		!is_too_much(g);
 }
 
+/* The same for one that is new; NULL if there is nothing. */
 static UndoGather *
-join_anew(UndoGatherTeam *team, Relation rel, Fxid floor,
-		  BlockNumber nblocks, BlockNumber per_part)
+join_anew(UndoGatherTeam *team, const GatherOrder *order)
 {
-	UndoGather *g = new_gather(rel);
-	ResourceOwner caller = CurrentResourceOwner;
+	UndoGather *volatile g = new_gather(order->rel);
+	ResourceOwner volatile caller = CurrentResourceOwner;
 	volatile bool done = false;
 
 	CurrentResourceOwner = g->owner;
 	PG_TRY();
 	{
-		done = join(team, g, rel, floor, nblocks, per_part);
+		done = join(g, team, order);
 	}
 	PG_FINALLY();
 	{
@@ -638,6 +601,7 @@ UndoGather *
 undo_gather_join(UndoGatherTeam *team, Relation rel, Fxid floor,
 				 BlockNumber nblocks, BlockNumber per_part)
 {
+	GatherOrder order = {rel, floor, 0, nblocks, per_part};
 	UndoGather *g = undo_gather_find(rel);
 
 	AssertNoPageLocked();
@@ -646,8 +610,40 @@ undo_gather_join(UndoGatherTeam *team, Relation rel, Fxid floor,
 	if (g != NULL && team->segment == dsm_segment_handle(g->segment))
 		return g;
 	undo_gather_drop(rel);
-	g = join_anew(team, rel, floor, nblocks, per_part);
+	g = join_anew(team, &order);
+	if (g != NULL && g->shared->end < nblocks)
+	{
+		give_back(g);
+		return NULL;
+	}
 	if (g != NULL)
 		publish(g);
+	return g;
+}
+
+/* A team of one. */
+UndoGather *
+undo_gather_build(Relation rel, Fxid floor, BlockNumber first,
+				  BlockNumber *nblocks, BlockNumber per_part)
+{
+	GatherOrder order = {rel, floor, first, *nblocks, per_part};
+	UndoGather *g = NULL;
+
+	AssertNoPageLocked();
+	Assert(CritSectionCount == 0 && *nblocks > 0 && IsTransactionState());
+	undo_gather_drop(rel);
+
+	for (; order.nblocks > 0 && g == NULL; order.nblocks /= 4)
+	{
+		UndoGatherTeam team;
+
+		undo_gather_team_init(&team, NULL);
+		g = join_anew(&team, &order);
+	}
+	*nblocks = 0;
+	if (g == NULL)
+		return NULL;
+	publish(g);
+	*nblocks = g->shared->end - g->shared->begin;
 	return g;
 }

@@ -306,8 +306,7 @@ static BlockNumber
 index_of_block(ZScanDesc scan, BlockNumber block)
 {
 	Assert(scan->base.rs_parallel == NULL && block < scan->nblocks);
-	return block >= scan->start ? block - scan->start :
-		scan->nblocks - scan->start + block;
+	return zheap_scan_distance(scan, scan->start, block);
 }
 
 /* the number of the next block to read in the scan; false at the end */
@@ -461,14 +460,11 @@ BlockNumber
 zheap_scan_blocks_done(ZScanDesc scan)
 {
 	ParallelBlockTableScanDesc parallel;
-	BlockNumber start;
 
 	if (!BlockNumberIsValid(scan->block))
 		return zheap_scan_blocks_total(scan);
 	parallel = (ParallelBlockTableScanDesc) scan->base.rs_parallel;
 	if (parallel == NULL)
 		return index_of_block(scan, scan->block);
-	start = parallel->phs_startblock;
-	return scan->block >= start ? scan->block - start :
-		scan->nblocks - start + scan->block;
+	return zheap_scan_distance(scan, parallel->phs_startblock, scan->block);
 }

@@ -166,6 +166,13 @@ extern BlockNumber zheap_scan_next_parallel(ZScanDesc scan);
 extern void zheap_scan_hand_out_parts(ZParallelScan shared,
 									  const UndoGather *g);
 
+/* how far a block is from the one where a scan that wraps around began */
+static inline BlockNumber
+zheap_scan_distance(ZScanDesc scan, BlockNumber start, BlockNumber block)
+{
+	return block >= start ? block - start : scan->nblocks - start + block;
+}
+
 /* blocks in the whole scan, and done so far, for progress reports */
 extern BlockNumber zheap_scan_blocks_total(ZScanDesc scan);
 extern BlockNumber zheap_scan_blocks_done(ZScanDesc scan);

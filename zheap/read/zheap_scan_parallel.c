@@ -96,15 +96,12 @@ goes_by_parts(ZParallelScan shared)
 static BlockNumber
 next_of_part(ZScanDesc scan, ZParallelScan shared)
 {
-	BlockNumber start = shared->base.phs_startblock;
-
 	while (scan->part_next < scan->part_end)
 	{
 		BlockNumber block = scan->part_next++;
-		BlockNumber index = block >= start ? block - start :
-			scan->nblocks - start + block;
 
-		if (index >= shared->rest)
+		if (zheap_scan_distance(scan, shared->base.phs_startblock, block) >=
+			shared->rest)
 			return block;
 	}
 	return InvalidBlockNumber;
