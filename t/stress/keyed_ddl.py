@@ -151,11 +151,20 @@ class Fuzz:
 
     # ---- talk
 
+    def open(self, node):
+        """Recovery may break off who is about to connect, too."""
+        for _ in range(20):
+            try:
+                return psycopg2.connect(node.dsn())
+            except psycopg2.OperationalError as e:
+                if node != self.standby or "conflict with recovery" not in str(e):
+                    raise
+        raise Difference("no connection to the standby")
+
     def connect(self, name):
         conn = self.conns.get(name)
         if conn is None or conn.closed:
-            node = self.standby if name[0] == "s" else self.node
-            conn = psycopg2.connect(node.dsn())
+            conn = self.open(self.standby if name[0] == "s" else self.node)
             conn.autocommit = True
             self.conns[name] = conn
             cur = conn.cursor()
