@@ -1,7 +1,7 @@
 # An old snapshot's scan gives a page up once it has copied it.  What then
 # happens to the page, the scan sees as it was: rows that are restored in the
 # copy, and those that are looked for on the page once more, since the copy
-# can't say all (some rows are changed more often than records are read for
+# can't say all (some rows are changed more often than changes are taken back for
 # them).  Answers beside a heap table of the same history.  Needs a server with
 # assertions (undo_debug.h); these walk each row besides.
 use strict;
@@ -35,11 +35,11 @@ my $look = q{SELECT count(*) || ' ' || sum(hashtext(T::text)::bigint) FROM T};
 (my $look_z = $look) =~ s/\bT\b/z/g;
 (my $look_h = $look) =~ s/\bT\b/h/g;
 
-# how many records are read for a row that isn't seen: none, so that the last
-# rows are walked; as many as usual
-foreach my $records (0, 8)
+# how many changes of a row are taken back: none, so that all are walked; so many
+# that some are; as many as usual
+foreach my $steps (0, 3, 128)
 {
-	$node->append_conf('postgresql.conf', "zheap.debug_set = 'old-page-records=$records'");
+	$node->append_conf('postgresql.conf', "zheap.debug_set = 'old-page-steps=$steps'");
 	$node->restart;
 	$node->safe_psql('postgres', q{DROP TABLE IF EXISTS z, h;
 CREATE TABLE z (a int PRIMARY KEY, b int, c text) USING zheap;
@@ -51,7 +51,7 @@ CREATE TABLE h (a int PRIMARY KEY, b int, c text) USING heap});
 	my $pid = ask($old, 'SELECT pg_backend_pid()');
 	ask($old, 'BEGIN ISOLATION LEVEL REPEATABLE READ');
 	my $first = ask($old, $look_h);
-	is(ask($old, $look_z), $first, "as heap, $records records");
+	is(ask($old, $look_z), $first, "as heap, $steps steps");
 
 	# each row in a transaction of its own, the first ones often
 	both("UPDATE T SET b = b + 1, c = c || 'y' WHERE a = $_") foreach 1 .. 40;
@@ -80,7 +80,7 @@ CREATE TABLE h (a int PRIMARY KEY, b int, c text) USING heap});
 	both("ROLLBACK PREPARED 'T'");
 	is(ask($old, $look_z), ask($old, $look_h), 'after the rollback');
 	finish_session($old);
-	ok(check_tables($node, "$records records"), 'pages are sound');
+	ok(check_tables($node, "$steps steps"), 'pages are sound');
 }
 $node->stop;
 log_is_clean($node);

@@ -31,9 +31,10 @@
 
 /*
  * Records read last.  One holds many rows of a page, and a scan asks for them
- * one by one.  They cannot be stale: see "Read caches" in the README.
+ * one by one: of large values that were replaced often, for the last one of a
+ * long chain each time.  They cannot be stale: see "Read caches" in the README.
  */
-#define SPILL_CACHE		4
+#define SPILL_CACHE		32
 #define SPILL_CACHE_USED	UNDO_KNOB("spill-cache", SPILL_CACHE, 1, SPILL_CACHE)
 
 typedef struct SpillCache

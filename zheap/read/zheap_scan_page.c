@@ -334,6 +334,28 @@ list_page(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page)
 	return locked;
 }
 
+/* Of the rows that are listed, those at the offsets, which ascend. */
+static void
+keep_chosen(ZScanDesc scan, const OffsetNumber *offsets, int noffsets)
+{
+	int			nrows = 0;
+
+	for (int i = 0, at = 0; i < scan->nrows; i++)
+	{
+		while (at < noffsets && offsets[at] < scan->row[i].off)
+			at++;
+		if (at == noffsets)
+			break;
+		Assert(at == 0 || offsets[at - 1] < offsets[at]);
+		if (offsets[at] == scan->row[i].off)
+			scan->row[nrows++] = scan->row[i];
+	}
+	scan->nrows = nrows;
+}
+
+/* Where one of so many rows of a page is chosen, all are looked at at once. */
+#define ONE_CHOSEN_OF		4
+
 Page
 zheap_scan_lock_page(ZScanDesc scan, Buffer buffer, Snapshot snapshot,
 					 ZReadContext *cx)
@@ -382,9 +404,14 @@ try_load_page(ZScanDesc scan, Buffer buffer, const OffsetNumber *offsets,
 		max = scan->maxoff = PageGetMaxOffsetNumber(page);
 		scan->stale = ZPageMayHoldStale(page);
 
-		if (offsets == NULL && !predicate_lock &&
+		if ((offsets == NULL || noffsets * ONE_CHOSEN_OF >= max) &&
+			!predicate_lock &&
 			scan->base.rs_snapshot->snapshot_type == SNAPSHOT_MVCC)
+		{
 			locked = list_page(scan, &cx, buffer, page);
+			if (offsets != NULL)
+				keep_chosen(scan, offsets, noffsets);
+		}
 		else if (offsets != NULL)
 		{
 			for (int i = 0; i < noffsets; i++)

@@ -19,8 +19,8 @@
  *	  xact slot (Z40).
  *
  * Such rows, and others of which more is to be known than a page can say, are
- * left to be walked.  So are the rest where a page has a long history, which a
- * walk knows how to jump.
+ * left to be walked.  So is a row that was changed very often, which a walk knows
+ * how to jump over, and what is left where such a row's records are in the way.
  *
  * Not for SERIALIZABLE, which is told of each writer passed for each row, nor
  * where the snapshot sees some of the own transaction's changes only.  Undo
@@ -32,6 +32,7 @@
 
 #include "access/transam.h"
 #include "access/xact.h"
+#include "miscadmin.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -41,12 +42,15 @@
 #include "zheap/history/zheap_history.h"
 #include "zheap/sees/zheap_sees.h"
 
-/* records to read for each row that isn't seen as it stands, and besides */
-#define RECORDS_PER_ROW		UNDO_KNOB("old-page-records", 8, 0, 8)
-#define RECORDS_BESIDES		16
+/* changes of a row to be taken back: a walk jumps over more */
+#define STEPS_OF_ROW		UNDO_KNOB("old-page-steps", 128, 0, 128)
 
-/* the same of records that were gathered: they are at hand */
-#define GATHERED_PER_ROW	UNDO_KNOB("old-page-gathered", 128, 0, 128)
+/*
+ * Records to be read in vain, which change no row that is looked for: for each
+ * of these, and besides.
+ */
+#define VAIN_PER_ROW		8
+#define VAIN_BESIDES		16
 
 /* a writer, for the snapshot */
 typedef enum Judged
@@ -80,7 +84,7 @@ typedef struct TakeBack
 	BlockNumber block;
 	OffsetNumber max;
 	int			pending;		/* rows whose version isn't known yet */
-	int			left;			/* records that may still be read */
+	int			left;			/* records that may still be read in vain */
 	Fxid		last_asked;		/* and the answer of judge() */
 	Judged		last_answer;
 	/* for statistics: steps back to versions before */
@@ -178,7 +182,7 @@ step_back(TakeBack *t, uint8 id, OffsetNumber off)
 
 	Assert(ZUndoIsChange(u));
 	/* room that was given back since it committed; a history elsewhere */
-	if (ZUndoIsCopy(u) ||
+	if (ZUndoIsCopy(u) || t->row_steps[off] >= STEPS_OF_ROW ||
 		(ZUndoHasDiff(u) && *len + u->diff.oldmid - u->diff.newmid >
 		 ItemIdGetLength(PageGetItemId(t->copy, off))))
 	{
@@ -270,7 +274,11 @@ take_back_tenure(TakeBack *t, uint8 id)
 	t->passed[id] = Min(t->passed[id], fxid);
 	do
 	{
-		if (t->left-- <= 0 ||
+		int			steps = t->steps;
+		int			pending = t->pending;
+
+		CHECK_FOR_INTERRUPTS();
+		if (t->left <= 0 ||
 			!undo_record_fetch(&t->cx->reader, t->urp[id], fxid, t->block,
 							   false, &t->raw))
 			return false;
@@ -280,6 +288,8 @@ take_back_tenure(TakeBack *t, uint8 id)
 			UndoRecPtrGetBlock(t->urp[id]) != UndoRecPtrGetBlock(t->raw.urp))
 			undo_file_expect_page(persistence, t->urp[id]);
 		take_back(t, id);
+		if (t->steps == steps && t->pending == pending)
+			t->left--;
 	} while ((t->undo.flags & ZUNDO_TENURE_START) == 0 && t->pending > 0);
 
 	/*
@@ -375,8 +385,7 @@ zheap_old_page_restore(ZReadContext *cx, Page copy, BlockNumber block,
 	}
 	sort_unseen(t.order, t.nunseen);
 	find_rows(&t);
-	t.left = (cx->reader.gather != NULL ? GATHERED_PER_ROW : RECORDS_PER_ROW) *
-		t.pending + RECORDS_BESIDES;
+	t.left = VAIN_PER_ROW * t.pending + VAIN_BESIDES;
 	while (t.pending > 0 && t.nunseen > 0)
 	{
 		uint8		id = t.order[--t.nunseen].id;
