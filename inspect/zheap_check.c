@@ -140,6 +140,7 @@ collect_by_bulk_delete(ZCheck *check, IndexCheck *index)
 	IndexVacuumInfo info = {0};
 
 	info.index = index->rel;
+	index_vacuum_set_heap(&info, check->rel);
 	info.estimated_count = true;
 	info.message_level = DEBUG2;
 	info.num_heap_tuples = check->rel->rd_rel->reltuples;

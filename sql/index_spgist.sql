@@ -78,5 +78,12 @@ CREATE INDEX si_again ON si USING spgist (t);
 SELECT index_ask();
 COMMIT;
 SELECT index_ask();
+-- entries that lead elsewhere, for which SP-GiST looks at the table
+CREATE TABLE si_long (id int, t text) USING zheap;
+CREATE INDEX ON si_long USING spgist (t);
+INSERT INTO si_long SELECT i, repeat(chr(97 + i % 3), i % 5) || i || repeat('x', i % 100)
+	FROM generate_series(1, 3000) i;
+SELECT count(*) FROM zheap_check('si_long');
+DROP TABLE si_long;
 DROP TABLE si, index_q;
 DROP FUNCTION index_ask, index_plans;

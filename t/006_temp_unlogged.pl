@@ -161,6 +161,26 @@ SKIP:
 	is(ask($s, q{SELECT count(*) FROM zheap_check('tt')}), '0', '... and sound');
 	finish_session($s);
 }
+
+# --- temporary rows are taken back though any error would end the session
+$s = session($node);
+ask($s, q{CREATE TEMP TABLE tt (k int, c int, t text) USING zheap; INSERT INTO tt SELECT g, g, '' FROM generate_series(1, 500) g; SET exit_on_error = on});
+my $whole = ask($s, "$digest tt");
+ask($s, q{BEGIN; UPDATE tt SET c = c + 1; SAVEPOINT a; DELETE FROM tt WHERE k < 100; ROLLBACK TO a; INSERT INTO tt VALUES (501, 0, '')});
+my $undone = ask($s, 'SELECT txid_current()');
+ask($s, 'ROLLBACK');
+ok( $node->poll_query_until('postgres', "WITH w AS (UPDATE p SET c = c + 1 WHERE k = 1) SELECT u::text::bigint > $undone + 2 FROM zheap_horizons()"),
+	'the horizon passes it');
+is(ask($s, "$digest tt"), $whole, 'rolled back with exit_on_error');
+finish_session($s);
+
+# --- a session that dropped a table ends within a savepoint that was aborted
+$s = session($node);
+ask($s, q{CREATE TABLE dropped (a int) USING zheap; DROP TABLE dropped});
+ask($s, q{BEGIN; CREATE TEMP TABLE tt (a int) USING zheap; INSERT INTO tt VALUES (1); SAVEPOINT s});
+ask($s, 'SELECT 1 / 0');
+finish_session($s);
+is($node->safe_psql('postgres', 'SELECT 1'), '1', 'nobody was hurt');
 $node->stop;
 log_is_clean($node);
 done_testing();

@@ -285,14 +285,20 @@ may_be_gone(const UndoReader *reader, const Expected *expected)
 		 undo_log_horizon(reader->persistence));
 }
 
-/* The record, if it was gathered (undo_gather.c); as of any copy. */
+/*
+ * The record, if it was gathered (undo_gather.c).  Of a writer that isn't the one
+ * named only if it isn't below the horizon: else the page may have been recycled
+ * since, by one whose link was read before the horizon is.
+ */
 static inline bool
 get_gathered(const UndoReader *reader, UndoRecPtr urp,
 			 const Expected *expected, BlockNumber block, UndoRecord *rec)
 {
 	return reader->gather != NULL &&
 		undo_gather_get(reader->gather, urp, rec) &&
-		is_expected(rec, expected) && rec->block == block;
+		is_expected(rec, expected) && rec->block == block &&
+		(rec->writer == expected->writer ||
+		 rec->writer >= undo_log_horizon(reader->persistence));
 }
 
 #ifdef USE_ASSERT_CHECKING

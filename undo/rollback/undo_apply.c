@@ -424,11 +424,6 @@ apply_all(const UndoTouchedPage *pages, int npages,
 	}
 }
 
-/*
- * Say what went wrong.  A temporary table whose changes couldn't be taken
- * back would show them as committed one day, and no worker can help: the
- * session has to end.
- */
 static void
 report_failure(const ForegroundState *state, const ErrorData *error)
 {
@@ -443,24 +438,25 @@ report_failure(const ForegroundState *state, const ErrorData *error)
 				(errmsg("could not finish a rollback at once: %s",
 						error->message ? error->message : "unknown error"),
 				 errdetail("A background worker will try again.")));
-
-	if (state->temp)
-	{
-		ereport(LOG,
-				(errmsg("session ends because a temporary table could not be rolled back")));
-		InterruptPending = true;
-		ProcDiePending = true;
-	}
 }
 
 /*
- * Called in an abort callback: no locks of ours held, the
- * own xid lock and relation locks are; a resource owner is set; catalogs
- * can't be read.  Never throws.
+ * A temporary table whose changes couldn't be taken back would show them as
+ * committed one day, and no worker can help.
  */
-bool
-undo_apply_foreground(const UndoTouchedPage *pages, int npages,
-					  const UndoTouchedRun *runs, int nruns, bool unlimited)
+static void
+end_session(void)
+{
+	ereport(LOG,
+			(errmsg("session ends because a temporary table could not be rolled back")));
+	InterruptPending = true;
+	ProcDiePending = true;
+}
+
+/* The work of undo_apply_foreground(): was all done? */
+static bool
+try_foreground(const UndoTouchedPage *pages, int npages,
+			   const UndoTouchedRun *runs, int nruns, bool unlimited)
 {
 	SavedState	saved;
 	MemoryContext volatile workcontext = NULL;
@@ -470,10 +466,6 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 	volatile ForegroundState state = {0};
 	volatile bool failed = false;
 
-	Assert(CritSectionCount == 0);
-	Assert(npages > 0);
-	AssertNoPageLocked();
-	Assert(nruns == 0 || pages[0].persistence != RELPERSISTENCE_TEMP);
 	state.temp = pages[0].persistence == RELPERSISTENCE_TEMP;
 	state.fake = &fake;
 
@@ -481,11 +473,8 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 	 * While the process exits any ERROR would be FATAL, and cut the abort
 	 * short; temporary tables are gone then in any case.
 	 */
-	if (proc_exit_inprogress || ExitOnAnyError || CurrentResourceOwner == NULL)
-	{
-		undo_log_wake_launcher();
+	if (proc_exit_inprogress || CurrentResourceOwner == NULL)
 		return false;
-	}
 	/* the top transaction's xid is known until its clean-up */
 	top = U64FromFullTransactionId(GetTopFullTransactionIdIfAny());
 
@@ -493,7 +482,6 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 	if (!save_outer_error(&saved, &outer))
 	{
 		failed_top_fxid = top;
-		undo_log_wake_launcher();
 		return false;
 	}
 
@@ -540,10 +528,34 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 		FreeErrorData(outer);
 
 	Assert(InterruptHoldoffCount == saved.interrupt_holdoff);
-	if (failed || !state.done)
-	{
+	return !failed && state.done;
+}
+
+/*
+ * Called in an abort callback: no locks of ours held, the
+ * own xid lock and relation locks are; a resource owner is set; catalogs
+ * can't be read.  Never throws.
+ */
+bool
+undo_apply_foreground(const UndoTouchedPage *pages, int npages,
+					  const UndoTouchedRun *runs, int nruns, bool unlimited)
+{
+	bool		exit_on_error = ExitOnAnyError;
+	bool		done;
+
+	Assert(CritSectionCount == 0);
+	Assert(npages > 0);
+	AssertNoPageLocked();
+	Assert(nruns == 0 || pages[0].persistence != RELPERSISTENCE_TEMP);
+
+	/* by this setting, too, an ERROR would be FATAL */
+	ExitOnAnyError = false;
+	done = try_foreground(pages, npages, runs, nruns, unlimited);
+	ExitOnAnyError = exit_on_error;
+	if (!done)
 		undo_log_wake_launcher();
-		return false;
-	}
-	return true;
+	if (!done && pages[0].persistence == RELPERSISTENCE_TEMP &&
+		!proc_exit_inprogress)
+		end_session();
+	return done;
 }

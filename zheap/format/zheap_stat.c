@@ -154,6 +154,8 @@ drop_at_exit(int code, Datum arg)
 {
 	ListCell   *lc;
 
+	/* what is open is none of the transactions that they belong to */
+	AbortOutOfAnyTransaction();
 	foreach(lc, dropped)
 	{
 		Dropped    *d = lfirst(lc);
