@@ -291,7 +291,7 @@ keep(UndoGather *g, const UndoEntry *e, UndoRecPtr urp, Fxid writer)
 		MemoryContext old = MemoryContextSwitchTo(g->context);
 
 		undo_gather_name_file(name, part, g->member);
-		p->file = BufFileCreateFileSet(&sh->files.fs, name);
+		p->file = BufFileCreateFileSet(&sh->files, name);
 		MemoryContextSwitchTo(old);
 	}
 	BufFileWrite(p->file, buf, q - buf);
@@ -460,6 +460,19 @@ new_gather(Relation rel)
 	return g;
 }
 
+/*
+ * A process detaches.  (Core's SharedFileSet does the same, but raises an error if
+ * one comes as the last one goes.)
+ */
+static void
+at_detach(dsm_segment *segment, Datum shared)
+{
+	Shared	   *sh = (Shared *) DatumGetPointer(shared);
+
+	if (pg_atomic_sub_fetch_u32(&sh->attached, 1) == 0)
+		FileSetDeleteAll(&sh->files);
+}
+
 /* Make the segment; false if there is none to be had.  Under g's owner. */
 static bool
 make_segment(UndoGather *g, const GatherOrder *order)
@@ -482,7 +495,9 @@ make_segment(UndoGather *g, const GatherOrder *order)
 		return false;
 	sh = g->shared = dsm_segment_address(g->segment);
 	*sh = plan;
-	SharedFileSetInit(&sh->files, g->segment);
+	FileSetInit(&sh->files);
+	pg_atomic_init_u32(&sh->attached, 1);
+	on_dsm_detach(g->segment, at_detach, PointerGetDatum(sh));
 	pg_atomic_init_u64(&sh->next, 0);
 	pg_atomic_init_u64(&sh->kept, 0);
 	pg_atomic_init_u32(&sh->members, 0);
@@ -494,16 +509,31 @@ make_segment(UndoGather *g, const GatherOrder *order)
 	return true;
 }
 
-/* Attach to a segment; false if it is no more.  Under g's owner. */
+/* Attach to a segment; false if it is no more, or its files.  Under g's owner. */
 static bool
 attach_segment(UndoGather *g, dsm_handle handle)
 {
+	Shared	   *sh;
+	uint32		attached;
+
 	g->segment = dsm_attach(handle);
 	if (g->segment == NULL)
 		return false;
-	g->shared = dsm_segment_address(g->segment);
-	SharedFileSetAttach(&g->shared->files, g->segment);
-	return true;
+	sh = g->shared = dsm_segment_address(g->segment);
+	on_dsm_detach(g->segment, at_detach, PointerGetDatum(sh));
+	attached = pg_atomic_read_u32(&sh->attached);
+	while (attached > 0)
+	{
+		if (pg_atomic_compare_exchange_u32(&sh->attached, &attached,
+										   attached + 1))
+			return true;
+	}
+	/* the last one is about to detach */
+	cancel_on_dsm_detach(g->segment, at_detach, PointerGetDatum(sh));
+	dsm_detach(g->segment);
+	g->segment = NULL;
+	g->shared = NULL;
+	return false;
 }
 
 static void
@@ -611,7 +641,8 @@ undo_gather_join(UndoGatherTeam *team, Relation rel, Fxid floor,
 		return g;
 	undo_gather_drop(rel);
 	g = join_anew(team, &order);
-	if (g != NULL && g->shared->end < nblocks)
+	/* what was there before the scan may cover less: the table has grown */
+	if (g != NULL && !team->ready && g->shared->end < nblocks)
 	{
 		give_back(g);
 		return NULL;

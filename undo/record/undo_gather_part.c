@@ -84,7 +84,7 @@ read_part(UndoGather *g, uint32 part, uint32 members)
 	for (uint32 i = 0; i < members; i++)
 	{
 		undo_gather_name_file(name, part, i);
-		files[i] = BufFileOpenFileSet(&g->shared->files.fs, name, O_RDONLY,
+		files[i] = BufFileOpenFileSet(&g->shared->files, name, O_RDONLY,
 									  true);
 		if (files[i] != NULL)
 			at += BufFileSize(files[i]);

@@ -11,7 +11,7 @@
 #include "port/atomics.h"
 #include "storage/buffile.h"
 #include "storage/dsm.h"
-#include "storage/sharedfileset.h"
+#include "storage/fileset.h"
 #include "utils/resowner.h"
 
 #include "undo/record/undo_gather.h"
@@ -57,7 +57,8 @@ typedef struct Part
  */
 typedef struct Shared
 {
-	SharedFileSet files;		/* each "PART.MEMBER" */
+	FileSet		files;			/* each "PART.MEMBER" */
+	pg_atomic_uint32 attached;	/* processes; the last one deletes the files */
 	Fxid		floor;			/* no earlier writer's records are here */
 	BlockNumber begin;			/* blocks that are covered */
 	BlockNumber end;
