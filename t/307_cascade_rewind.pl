@@ -2,7 +2,9 @@
 # the middle one it follows on; the old primary comes back by pg_rewind.
 use strict;
 use warnings;
+use File::Basename;
 use FindBin;
+use List::Util qw(max);
 use lib $FindBin::RealBin;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -14,12 +16,15 @@ autovacuum = off
 wal_log_hints = on
 wal_keep_size = 1GB
 wal_consistency_checking = 'zheap'
+zheap.undo_log_rest_size = 256kB
 });
 $a->start;
 $a->safe_psql('postgres', q{
 CREATE EXTENSION zheap_am;
 CREATE TABLE x (k int PRIMARY KEY, c int, t text) USING zheap;
 INSERT INTO x SELECT g, 0, repeat('x', 40) FROM generate_series(1, 3000) g;
+CREATE TABLE held (k int PRIMARY KEY, t text) USING zheap;
+INSERT INTO held SELECT g, repeat('h', 40) FROM generate_series(1, 30000) g;
 });
 my $b = zheap_standby($a, name => 'b', feedback => 1);
 my $c = zheap_standby($b, name => 'c', feedback => 1);
@@ -58,6 +63,11 @@ ask($old, 'COMMIT');
 same('standbys show the rows', $a, $b, $c);
 
 # --- failover of the middle one with a transaction in flight and one prepared
+undo_quiet($a, 'so that the whole file is used anew');
+my $held = tables_digest($a, ['held']);
+$a->safe_psql('postgres', q{BEGIN; UPDATE held SET t = repeat('n', 40); PREPARE TRANSACTION 'held'; CHECKPOINT});
+my %log = map { (-s) => $_ } glob $a->data_dir . '/base/9/1??';
+my $log = $log{max(keys %log)};
 my $run = session($a);
 ask($run, q{BEGIN; UPDATE x SET t = 'in flight' WHERE k <= 1500; DELETE FROM x WHERE k BETWEEN 1600 AND 1700});
 $a->safe_psql('postgres', q{BEGIN; UPDATE x SET c = 0 WHERE k = 2000; PREPARE TRANSACTION 'kept'; SELECT pg_current_xact_id()});
@@ -68,13 +78,26 @@ $b->promote;
 ask($run, 'COMMIT');
 $a->safe_psql('postgres', q{UPDATE x SET t = 'diverged' WHERE k <> 2000; BEGIN; DELETE FROM x WHERE k <> 2000; ROLLBACK; CHECKPOINT});
 finish_session($run);
+# undo that the new primary still needs is gone and its file begins anew
+$a->safe_psql('postgres', q{COMMIT PREPARED 'held'});
+$a->poll_query_until('postgres', 'SELECT pg_current_xact_id() IS NOT NULL AND size = 8192 FROM '
+	  . "pg_stat_file('base/9/" . basename($log) . "')") or die 'the undo file is not truncated';
+my @other;
+while (@other < 10 && -s $log == 8192)
+{
+	push @other, session($a);
+	ask($other[-1], 'BEGIN; UPDATE x SET c = c + 1 WHERE k = 1800 + ' . @other);
+}
+cmp_ok(-s $log, '>', 8192, 'the undo file has grown again');
+$a->safe_psql('postgres', 'CHECKPOINT');
+finish_session($_) for @other;
 kill_server($a);
 is(tables_digest($b, ['x']), $before, 'what was in flight is not there after failover');
 $b->safe_psql('postgres', q{COMMIT PREPARED 'kept'; UPDATE x SET c = c + 5 WHERE k < 100; DELETE FROM x WHERE k = 50;});
 is($b->safe_psql('postgres', 'SELECT c FROM x WHERE k = 2000'), '0', 'the prepared transaction commits there');
 catch_up($b);
 same('the cascading standby follows the new primary', $b, $c);
-undo_quiet($b, 'of the new primary');
+is(tables_digest($b, ['held']), $held, 'old versions of what is still prepared');
 check_tables($b, 'of the new primary');
 $b->safe_psql('postgres', 'CHECKPOINT');
 
@@ -91,14 +114,17 @@ $a->start;
 my $lsn = $b->lsn('insert');
 $a->poll_query_until('postgres', "SELECT pg_last_wal_replay_lsn() >= '$lsn'");
 same('the rewound server shows the rows of the new primary', $b, $a);
+is(tables_digest($a, ['held']), $held, 'old versions in undo that the target had discarded and written over');
 $b->safe_psql('postgres', 'UPDATE x SET c = c + 1; BEGIN; UPDATE x SET c = 0; ROLLBACK; VACUUM x');
 $lsn = $b->lsn('insert');
 $a->poll_query_until('postgres', "SELECT pg_last_wal_replay_lsn() >= '$lsn'");
 same('and goes on', $b, $a);
 $b->stop;
 $a->promote;
+$a->safe_psql('postgres', q{ROLLBACK PREPARED 'held'});
 undo_quiet($a, 'of the rewound server');
 check_tables($a, 'of the rewound server');
+is(tables_digest($a, ['held']), $held, 'which are rolled back to');
 finish_session($old);
 $a->stop;
 $c->stop;

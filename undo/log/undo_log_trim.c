@@ -16,6 +16,7 @@
 #include "catalog/storage.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
+#include "storage/smgr.h"
 #include "utils/rel.h"
 
 #include "undo/log/undo_files.h"
@@ -28,6 +29,9 @@
 #include "undo/undo_debug.h"
 #include "undo/undo_defs.h"
 #include "undo/undo_module.h"
+
+/* blocks that one RESET names beside the control page */
+#define RESET_BLOCKS	XLR_MAX_BLOCK_ID
 
 void
 undo_log_discard(char persistence, UndoLogNumber number, BlockNumber head,
@@ -175,41 +179,80 @@ undo_log_mark_applied(char persistence, UndoLogNumber number,
 	UNDO_POINT("marked-applied");
 }
 
-void
-undo_log_reset(char persistence, UndoLogNumber number)
+/*
+ * Log that a log is empty, and the blocks [from, to) of its file that are about
+ * to be truncated away: at most RESET_BLOCKS.  The control page is locked.
+ */
+static XLogRecPtr
+log_reset(Buffer control, RelFileLocator locator, BlockNumber from,
+		  BlockNumber to)
+{
+	xl_undo_control xlrec =
+	{.version = UNDO_FORMAT_VERSION,.flags = UNDO_CONTROL_RESET};
+	PGAlignedBlock zeroes = {0};
+	XLogRecPtr	lsn;
+
+	AssertPageExclusive(control);
+	Assert(from + RESET_BLOCKS >= to);
+	XLogBeginInsert();
+	XLogRegisterData((char *) &xlrec, SizeOfUndoControl);
+	XLogRegisterBuffer(0, control, REGBUF_STANDARD);
+	for (BlockNumber block = from; block < to; block++)
+		XLogRegisterBlock(block - from + 1, &locator, MAIN_FORKNUM, block,
+						  zeroes.data, REGBUF_WILL_INIT);
+	lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_CONTROL);
+	PageSetLSN(BufferGetPage(control), lsn);
+	return lsn;
+}
+
+/* the control page of a log that nobody can attach, and WAL of it */
+static XLogRecPtr
+reset_control(char persistence, UndoLogNumber number)
 {
 	UndoLogShared *log = undo_shmem_log(persistence, number);
 	RelFileLocator locator = undo_file_of_log(persistence, number);
 	Buffer		buffer = undo_file_read_log(persistence, number, 0);
-	xl_undo_control xlrec =
-	{.version = UNDO_FORMAT_VERSION,.flags = UNDO_CONTROL_RESET};
+	BlockNumber nblocks = smgrnblocks(smgropen(locator, INVALID_PROC_NUMBER),
+									  MAIN_FORKNUM);
 	XLogRecPtr	lsn = InvalidXLogRecPtr;
+
+	XLogEnsureRecordSpace(RESET_BLOCKS, 0);
+	for (BlockNumber block = 1; block == 1 || block < nblocks;
+		 block += RESET_BLOCKS)
+	{
+		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+		START_CRIT_SECTION();
+		undo_page_reset_control(BufferGetPage(buffer));
+		MarkBufferDirty(buffer);
+		if (persistence == RELPERSISTENCE_PERMANENT)
+			lsn = log_reset(buffer, locator, block,
+							Min(block + RESET_BLOCKS, nblocks));
+		/* a scan that misses a block finds that the head is another, too */
+		pg_atomic_write_u64(&log->head, UndoLogHead(InvalidBlockNumber, 0));
+		pg_atomic_write_u32(&log->tail, InvalidBlockNumber);
+		pg_write_barrier();
+		pg_atomic_write_u32(&log->used_blocks, 1);
+		END_CRIT_SECTION();
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	}
+	ReleaseBuffer(buffer);
+	return lsn;
+}
+
+void
+undo_log_reset(char persistence, UndoLogNumber number)
+{
+	XLogRecPtr	lsn;
 	Relation	rel;
 
-	Assert(pg_atomic_read_u32(&log->state) == UNDO_LOG_BUSY);
-	Assert(pg_atomic_read_u32(&log->owner_pid) == 0);
+	Assert(pg_atomic_read_u32(&undo_shmem_log(persistence,
+											  number)->state) ==
+		   UNDO_LOG_BUSY);
+	Assert(pg_atomic_read_u32(&undo_shmem_log(persistence,
+											  number)->owner_pid) == 0);
 	Assert(!RecoveryInProgress() && CritSectionCount == 0);
 	Assert(!LWLockHeldByMe(UndoShmem->reading));
-	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
-	START_CRIT_SECTION();
-	undo_page_reset_control(BufferGetPage(buffer));
-	MarkBufferDirty(buffer);
-	if (persistence == RELPERSISTENCE_PERMANENT)
-	{
-		XLogBeginInsert();
-		XLogRegisterData((char *) &xlrec, SizeOfUndoControl);
-		XLogRegisterBuffer(0, buffer, REGBUF_STANDARD);
-		lsn = XLogInsert(ZHEAP_RMGR_ID, XLOG_UNDO_CONTROL);
-		PageSetLSN(BufferGetPage(buffer), lsn);
-	}
-	/* a scan that misses a block finds that the head is another one, too */
-	pg_atomic_write_u64(&log->head, UndoLogHead(InvalidBlockNumber, 0));
-	pg_atomic_write_u32(&log->tail, InvalidBlockNumber);
-	pg_write_barrier();
-	pg_atomic_write_u32(&log->used_blocks, 1);
-	END_CRIT_SECTION();
-	UnlockReleaseBuffer(buffer);
-
+	lsn = reset_control(persistence, number);
 	UNDO_POINT("reset-logged");
 
 	/* the truncation must not outrun the reset (U18) */
@@ -220,7 +263,7 @@ undo_log_reset(char persistence, UndoLogNumber number)
 	/* whoever saw a block in use has it pinned now, or finds it is not */
 	LWLockAcquire(UndoShmem->reading, LW_EXCLUSIVE);
 	LWLockRelease(UndoShmem->reading);
-	rel = CreateFakeRelcacheEntry(locator);
+	rel = CreateFakeRelcacheEntry(undo_file_of_log(persistence, number));
 	rel->rd_rel->relpersistence = persistence;
 	RelationTruncate(rel, 1);
 	UNDO_POINT("reset-truncated");

@@ -106,6 +106,16 @@ redo_reset(XLogReaderState *record)
 	}
 	if (BufferIsValid(buffer))
 		UnlockReleaseBuffer(buffer);
+
+	/* wal_consistency_checking compares what is going to be truncated away */
+	for (int i = 1; i <= XLogRecMaxBlockId(record); i++)
+		if (XLogRecHasBlockImage(record, i))
+		{
+			buffer = XLogInitBufferForRedo(record, i);
+			memset(BufferGetPage(buffer), 0, BLCKSZ);
+			MarkBufferDirty(buffer);
+			UnlockReleaseBuffer(buffer);
+		}
 }
 
 static void

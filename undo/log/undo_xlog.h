@@ -18,7 +18,8 @@
 
 /*
  * CONTROL: 0 log control page (WILL_INIT), 1 global page (WILL_INIT or not);
- * RESET: 0 log control page
+ * RESET: 0 log control page, 1.. blocks that are about to be truncated away
+ * (WILL_INIT; redo leaves them alone)
  */
 typedef struct xl_undo_control
 {
