@@ -18,7 +18,9 @@
  *
  * Memory: what a hash table may have (work_mem, hash_mem_multiplier), a quarter
  * of it for buffers of files, the rest for the part that is loaded.  Disk: half
- * of temp_file_limit.  Where that isn't enough, fewer blocks are covered.
+ * of temp_file_limit.  Where that isn't enough, fewer blocks are covered.  Where
+ * other files of the session have the rest of the limit, or the disk is full, nothing
+ * is gathered: reading doesn't fail for lack of room that it can do without.
  *
  * The processes of a parallel scan gather together: each reads other pieces of
  * undo, and writes a file for each part of which it finds something; who loads a
@@ -98,12 +100,7 @@ static uint64 uses = 0;
 static void
 give_back(UndoGather *g)
 {
-	ResourceOwner owner = g->owner;
-
-	ResourceOwnerRelease(owner, RESOURCE_RELEASE_BEFORE_LOCKS, false, false);
-	ResourceOwnerRelease(owner, RESOURCE_RELEASE_LOCKS, false, false);
-	ResourceOwnerRelease(owner, RESOURCE_RELEASE_AFTER_LOCKS, false, false);
-	ResourceOwnerDelete(owner);
+	undo_gather_release(g->owner);
 	MemoryContextDelete(g->context);
 }
 
@@ -285,16 +282,19 @@ keep(UndoGather *g, const UndoEntry *e, UndoRecPtr urp, Fxid writer)
 			pg_atomic_write_u32(&sh->too_much, 1);
 		return;
 	}
+	g->writing = true;
 	if (p->file == NULL)
 	{
 		char		name[MAXPGPATH];
 		MemoryContext old = MemoryContextSwitchTo(g->context);
 
+		UNDO_ROOM_POINT("gather-file");
 		undo_gather_name_file(name, part, g->member);
 		p->file = BufFileCreateFileSet(&sh->files, name);
 		MemoryContextSwitchTo(old);
 	}
 	BufFileWrite(p->file, buf, q - buf);
+	g->writing = false;
 	p->urp = urp;
 	p->writer = writer;
 	p->size += need;
@@ -378,7 +378,7 @@ take_piece(UndoGather *g, UndoLogNumber *log, BlockNumber *from,
 
 /* Read what there is for this process to read, and let others have its files. */
 static void
-gather_pieces(UndoGather *g)
+read_pieces(UndoGather *g)
 {
 	Shared	   *sh = g->shared;
 	BufferAccessStrategy strategy = GetAccessStrategy(BAS_BULKREAD);
@@ -400,6 +400,7 @@ gather_pieces(UndoGather *g)
 		}
 	}
 	FreeAccessStrategy(strategy);
+	g->writing = true;
 	for (uint32 i = 0; i < sh->nparts; i++)
 	{
 		if (g->parts[i].file == NULL)
@@ -407,9 +408,44 @@ gather_pieces(UndoGather *g)
 		BufFileExportFileSet(g->parts[i].file);
 		BufFileClose(g->parts[i].file);
 	}
+	g->writing = false;
 	pfree(g->parts);
 	g->parts = NULL;
 	pg_atomic_fetch_add_u64(&sh->kept, g->kept);
+}
+
+/*
+ * The same; false if there is no room for its files, where temp_file_limit can't
+ * be known beforehand: core alone counts all files of a session.  An error while
+ * one is written leaves nothing held but what g's owner has: no page is pinned nor
+ * locked then, core waits for nothing, and its files go with the owner.
+ */
+static bool
+gather_pieces(UndoGather *g)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	volatile bool done = false;
+
+	/* an error would let interrupts come */
+	Assert(InterruptHoldoffCount == 0 && QueryCancelHoldoffCount == 0);
+	PG_TRY();
+	{
+		read_pieces(g);
+		done = true;
+	}
+	PG_CATCH();
+	{
+		int			code = geterrcode();
+
+		if (!g->writing || (code != ERRCODE_CONFIGURATION_LIMIT_EXCEEDED &&
+							code != ERRCODE_DISK_FULL))
+			PG_RE_THROW();
+		MemoryContextSwitchTo(caller);
+		FlushErrorState();
+		CurrentResourceOwner = g->owner;
+	}
+	PG_END_TRY();
+	return done;
 }
 
 /* Into as many parts as there is memory for, or as are needed. */
@@ -469,8 +505,10 @@ at_detach(dsm_segment *segment, Datum shared)
 {
 	Shared	   *sh = (Shared *) DatumGetPointer(shared);
 
-	if (pg_atomic_sub_fetch_u32(&sh->attached, 1) == 0)
-		FileSetDeleteAll(&sh->files);
+	if (pg_atomic_sub_fetch_u32(&sh->attached, 1) > 0)
+		return;
+	UNDO_POINT("gather-last-leaves");
+	FileSetDeleteAll(&sh->files);
 }
 
 /* Make the segment; false if there is none to be had.  Under g's owner. */
@@ -528,7 +566,8 @@ attach_segment(UndoGather *g, dsm_handle handle)
 										   attached + 1))
 			return true;
 	}
-	/* the last one is about to detach */
+	ereport(DEBUG1,
+			(errmsg_internal("gathered undo goes as this process comes")));
 	cancel_on_dsm_detach(g->segment, at_detach, PointerGetDatum(sh));
 	dsm_detach(g->segment);
 	g->segment = NULL;
@@ -559,6 +598,7 @@ undo_gather_team_init(UndoGatherTeam *team, const UndoGather *g)
 	team->segment = g != NULL ? dsm_segment_handle(g->segment) :
 		DSM_HANDLE_INVALID;
 	team->ready = g != NULL;
+	team->no_room = false;
 }
 
 bool
@@ -588,8 +628,16 @@ join(UndoGather *g, UndoGatherTeam *team, const GatherOrder *order)
 			/* FALLTHROUGH */
 		case TEAM_READS:
 			if (team->segment != DSM_HANDLE_INVALID &&
-				(g->segment != NULL || attach_segment(g, team->segment)))
-				gather_pieces(g);
+				(g->segment != NULL || attach_segment(g, team->segment)) &&
+				!gather_pieces(g))
+			{
+				/* what it read nobody has */
+				pg_atomic_write_u32(&g->shared->too_much, 1);
+				team->no_room = true;
+				ereport(DEBUG1,
+						(errmsg_internal("no room to gather undo of \"%s\"",
+										 RelationGetRelationName(order->rel))));
+			}
 			if (BarrierArriveAndWait(barrier, PG_WAIT_EXTENSION) &&
 				g->segment != NULL && !is_too_much(g))
 				tell(g, order->rel);
@@ -640,6 +688,7 @@ undo_gather_join(UndoGatherTeam *team, Relation rel, Fxid floor,
 	if (g != NULL && team->segment == dsm_segment_handle(g->segment))
 		return g;
 	undo_gather_drop(rel);
+	UNDO_ERROR_POINT("gather-joins");
 	g = join_anew(team, &order);
 	/* what was there before the scan may cover less: the table has grown */
 	if (g != NULL && !team->ready && g->shared->end < nblocks)
@@ -670,6 +719,8 @@ undo_gather_build(Relation rel, Fxid floor, BlockNumber first,
 
 		undo_gather_team_init(&team, NULL);
 		g = join_anew(&team, &order);
+		if (team.no_room)
+			break;
 	}
 	*nblocks = 0;
 	if (g == NULL)

@@ -34,8 +34,8 @@ extern UndoGather *undo_gather_find(Relation rel);
 /*
  * Read all undo of the relation by writers from floor on, for its blocks from
  * "first" on, nblocks of them in all.  If that is too much for memory and disk,
- * for less of them; *nblocks is how many it covers from "first" on, 0 if none:
- * then NULL is returned.  per_part: blocks to be loaded at once, 0 to choose.
+ * for less of them; *nblocks is how many it covers from "first" on, 0 if none, as
+ * where there is no room for files at all: then NULL is returned.  per_part: blocks to be loaded at once, 0 to choose.
  *
  * Takes the place of what there was for the relation.  Lasts until the end of the
  * transaction or undo_gather_drop().  Takes as long as it takes to read undo
@@ -56,6 +56,7 @@ typedef struct UndoGatherTeam
 	Barrier		barrier;
 	dsm_handle	segment;		/* of what was gathered, if it was */
 	bool		ready;			/* it was, before there was a team */
+	bool		no_room;		/* for the files of one of its processes */
 } UndoGatherTeam;
 
 /* g, of the process that sets the team up, or NULL: it is the team's, too */

@@ -19,6 +19,17 @@
 #include "undo/record/undo_gather.h"
 #include "undo/record/undo_gather_part.h"
 #include "undo/undo_assert.h"
+#include "undo/undo_debug.h"
+
+/* All that it has, and itself. */
+void
+undo_gather_release(ResourceOwner owner)
+{
+	ResourceOwnerRelease(owner, RESOURCE_RELEASE_BEFORE_LOCKS, false, false);
+	ResourceOwnerRelease(owner, RESOURCE_RELEASE_LOCKS, false, false);
+	ResourceOwnerRelease(owner, RESOURCE_RELEASE_AFTER_LOCKS, false, false);
+	ResourceOwnerDelete(owner);
+}
 
 void
 undo_gather_name_file(char *name, uint32 part, uint32 member)
@@ -73,7 +84,7 @@ unpack(const char *q, const char *end, Kept *k, uint64 *block)
 	return q + rest_len;
 }
 
-/* Read what each member of the team wrote of a part.  Under g's owner. */
+/* Read what each member of the team wrote of a part. */
 static void
 read_part(UndoGather *g, uint32 part, uint32 members)
 {
@@ -90,6 +101,7 @@ read_part(UndoGather *g, uint32 part, uint32 members)
 			at += BufFileSize(files[i]);
 		g->ends[i] = at;
 	}
+	UNDO_ERROR_POINT("gather-loads");
 	g->data = more_room(g, g->data, &g->data_room, at);
 	at = 0;
 	for (uint32 i = 0; i < members; i++)
@@ -144,6 +156,7 @@ load_part(UndoGather *g, uint32 part)
 	BlockNumber per_part = g->shared->per_part;
 	uint32		members = pg_atomic_read_u32(&g->shared->members);
 	ResourceOwner caller = CurrentResourceOwner;
+	ResourceOwner owner;
 
 	g->loaded = -1;
 	g->at = InvalidBlockNumber;
@@ -154,7 +167,9 @@ load_part(UndoGather *g, uint32 part)
 		g->ends = MemoryContextAlloc(g->context, sizeof(Size) * members);
 	memset(g->first, 0, sizeof(uint32) * ((Size) per_part + 1));
 
-	CurrentResourceOwner = g->owner;
+	/* files that are open when an error comes don't stay so while g lasts */
+	owner = CurrentResourceOwner = ResourceOwnerCreate(g->owner,
+													   "zheap undo part");
 	PG_TRY();
 	{
 		read_part(g, part, members);
@@ -162,6 +177,7 @@ load_part(UndoGather *g, uint32 part)
 	PG_FINALLY();
 	{
 		CurrentResourceOwner = caller;
+		undo_gather_release(owner);
 	}
 	PG_END_TRY();
 

@@ -89,6 +89,7 @@ struct UndoGather
 	/* while undo is read */
 	uint32		member;			/* the number of this process */
 	Part	   *parts;
+	bool		writing;		/* an error is one of its files' */
 	Size		disk_limit;		/* of its files */
 	Size		kept;			/* bytes */
 	Size		passed_over;	/* bytes that were too much */
@@ -109,6 +110,7 @@ struct UndoGather
 	uint32		table_room;
 };
 
+extern void undo_gather_release(ResourceOwner owner);
 extern void undo_gather_name_file(char *name, uint32 part, uint32 member);
 
 #endif							/* UNDO_GATHER_PART_H */

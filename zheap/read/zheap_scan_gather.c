@@ -117,9 +117,8 @@ build(ZScanDesc scan)
 		n = scan->old_window;
 	if (n == scan->nblocks)
 		g = gather(scan, 0, &n);
-	if (n < scan->nblocks && (g == NULL || scan->block >= n))
+	if (n > 0 && n < scan->nblocks && (g == NULL || scan->block >= n))
 	{
-		n = Max(n, 1);
 		if (!ScanDirectionIsBackward(scan->direction))
 			first = scan->block;
 		else if (scan->block >= n)
