@@ -10,10 +10,13 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/xact.h"
 #include "common/hashfn.h"
 #include "utils/rel.h"
 
+#include "undo/undo_cache.h"
+#include "undo/undo_debug.h"
 #include "zheap/format/zheap_format.h"
 #include "zheap/history/zheap_history.h"
 #include "zheap/history/zheap_shared.h"
@@ -78,17 +81,185 @@ note_lock(ZLockers *lockers, LockTupleMode want, Fxid fxid, bool own,
 		lockers->conflict = fxid;
 }
 
+/* ----------------------------------------------------------------
+ *	mine on one page
+ * ----------------------------------------------------------------
+ */
+
 /*
- * Look through the tenures of one xact slot as long as their owner runs:
- * family boundaries are crossed, so locks of a parent under a released
- * savepoint are found.  False: an owner ended meanwhile, begin again.
+ * The row locks in the tenures of my family that end with record urp of fxid;
+ * never stale (Z39).  Who changes again and again rows that it has locked asks
+ * each time: so it reads what it wrote since, and not all.
+ */
+typedef struct OwnLocks
+{
+	Fxid		fxid;			/* 0: empty */
+	UndoRecPtr	urp;
+	char		persistence;
+	int			nrecords;
+	uint8		mode[MaxHeapTuplesPerPage + 1]; /* by row: the strongest + 1,
+												 * or 0: none */
+} OwnLocks;
+
+#define OWN_SETS	64
+#define OWN_WAYS	4			/* entries that share a page's place */
+
+/* fewer records are read again rather than remembered */
+#define OWN_READ	UNDO_KNOB("own-locks-read", 16, 1, 16)
+
+static OwnLocks *own_locks[OWN_SETS][OWN_WAYS];
+
+/* what is known of the tenures that end with urp, first of its set now, or NULL */
+static OwnLocks *
+own_locks_get(OwnLocks **set, char persistence, Fxid fxid, UndoRecPtr urp)
+{
+	for (int i = 0; i < OWN_WAYS && set[i] != NULL; i++)
+	{
+		OwnLocks   *o = set[i];
+
+		if (o->urp == urp && o->fxid == fxid && o->persistence == persistence)
+		{
+			memmove(&set[1], &set[0], i * sizeof(OwnLocks *));
+			return set[0] = o;
+		}
+	}
+	return NULL;
+}
+
+/*
+ * Remember more than was known, which is NULL or first of its set.  What another
+ * subtransaction wrote last stays: a savepoint may be rolled back to.
+ */
+static void
+own_locks_put(OwnLocks **set, const OwnLocks *known, OwnLocks *more)
+{
+	if (known != NULL)
+	{
+		for (int i = FirstOffsetNumber; i <= MaxHeapTuplesPerPage; i++)
+			more->mode[i] = Max(more->mode[i], known->mode[i]);
+	}
+	if (known == NULL || known->fxid != more->fxid)
+	{
+		OwnLocks   *last = set[OWN_WAYS - 1];
+
+		if (last == NULL)
+			last = undo_cache_alloc(sizeof(OwnLocks));
+		memmove(&set[1], &set[0], (OWN_WAYS - 1) * sizeof(OwnLocks *));
+		set[0] = last;
+	}
+	*set[0] = *more;
+}
+
+/*
+ * Read the tenures of my family in an xact slot that is mine, newest record
+ * first, as far as nothing is known: family boundaries are crossed, so locks of a
+ * parent under a released savepoint are found.  *known: of what is below; set
+ * may be NULL.  False: an owner ended meanwhile, begin again.
+ */
+static bool
+read_own(ZReadContext *cx, ZXactSlot slot, BlockNumber block, OwnLocks **set,
+		 OwnLocks *own, OwnLocks **known)
+{
+	int			until_look = ZWALK_LOOK_UP;
+	UndoRecord *rec = palloc(sizeof(UndoRecord));
+	Fxid		fxid = ZXactSlotFxid(slot);
+	UndoRecPtr	urp = slot->urp;
+	ZXactStatus status = ZXACT_CURRENT;
+	ZRing		ring;
+
+	memset(own, 0, sizeof(OwnLocks));
+	own->fxid = fxid;
+	own->urp = urp;
+	own->persistence = cx->reader.persistence;
+	*known = NULL;
+	zheap_ring_begin(&ring);
+	while (status == ZXACT_CURRENT)
+	{
+		ZUndo		u;
+
+		if (set != NULL)
+			*known = own_locks_get(set, own->persistence, fxid, urp);
+		if (*known != NULL)
+			break;
+		zheap_walk_look_up(&until_look);
+		if (!undo_record_fetch(&cx->reader, urp, fxid, block, false, rec))
+		{
+			status = ZXACT_ABORTED;
+			break;
+		}
+		own->nrecords++;
+		zheap_undo_decode(rec, &u);
+		if (u.kind == ZUNDO_LOCK)
+			own->mode[u.offset] = Max(own->mode[u.offset], u.lockmode + 1);
+		urp = u.chain;
+		if (u.flags & ZUNDO_TENURE_START)
+		{
+			fxid = u.prev_fxid;
+			status = fxid == InvalidFxid ? ZXACT_COMMITTED :
+				zheap_xact_slot_fxid_status(fxid, &cx->hz);
+		}
+		zheap_ring_step(&ring, fxid, urp, block);
+	}
+	pfree(rec);
+	return status != ZXACT_ABORTED;
+}
+
+#ifdef USE_ASSERT_CHECKING
+/* longer chains would make tests slow that count what is read */
+#define OWN_CHECKED		64
+
+static bool
+own_is_as_read_afresh(ZReadContext *cx, ZXactSlot slot, BlockNumber block,
+					  OffsetNumber off, int nrecords, int mode)
+{
+	OwnLocks   *known;
+	OwnLocks	fresh;
+
+	return nrecords > OWN_CHECKED ||
+		!read_own(cx, slot, block, NULL, &fresh, &known) ||
+		(fresh.nrecords == nrecords && fresh.mode[off] == mode);
+}
+#endif
+
+/* My own lock of the row by an xact slot that is mine; false as above. */
+static bool
+scan_own(ZReadContext *cx, ZXactSlot slot, BlockNumber block,
+		 OffsetNumber off, ZLockers *lockers)
+{
+	OwnLocks  **set = own_locks[murmurhash32(block) % OWN_SETS];
+	OwnLocks   *known;
+	OwnLocks	own;
+	int			nread;
+	int			mode;
+
+	if (!read_own(cx, slot, block, set, &own, &known))
+		return false;
+	nread = own.nrecords;
+	mode = own.mode[off];
+	if (known != NULL)
+	{
+		own.nrecords += known->nrecords;
+		mode = Max(mode, known->mode[off]);
+	}
+	Assert(own_is_as_read_afresh(cx, slot, block, off, own.nrecords, mode));
+	if (nread >= OWN_READ)
+		own_locks_put(set, known, &own);
+	if (mode > 0)
+		note_lock(lockers, LockTupleKeyShare, own.fxid, true,
+				  (LockTupleMode) (mode - 1));
+	return true;
+}
+
+/*
+ * Look through the tenures of one xact slot as long as their owner runs, his
+ * family's too.  False as above.
  */
 static bool
 scan_xact_slot(ZReadContext *cx, ZXactSlot slot, BlockNumber block,
 			   OffsetNumber off, LockTupleMode want, ZLockers *lockers)
 {
 	int			until_look = ZWALK_LOOK_UP;
-	UndoRecord *rec = palloc(sizeof(UndoRecord));
+	UndoRecord *rec;
 	Fxid		fxid = ZXactSlotFxid(slot);
 	UndoRecPtr	urp = slot->urp;
 	bool		ok = true;
@@ -96,6 +267,9 @@ scan_xact_slot(ZReadContext *cx, ZXactSlot slot, BlockNumber block,
 
 	/* a pointer that is none is the reader's to refuse */
 	Assert(!ZXactSlotIsFree(slot));
+	if (zheap_xact_slot_is_own(slot, &cx->hz))
+		return scan_own(cx, slot, block, off, lockers);
+	rec = palloc(sizeof(UndoRecord));
 	zheap_ring_begin(&ring);
 	while (ok && fxid != InvalidFxid)
 	{
@@ -104,7 +278,7 @@ scan_xact_slot(ZReadContext *cx, ZXactSlot slot, BlockNumber block,
 
 		if (status == ZXACT_ABORTED)
 			ok = false;
-		if (status != ZXACT_RUNNING && status != ZXACT_CURRENT)
+		if (status != ZXACT_RUNNING)
 			break;
 		do
 		{
@@ -116,7 +290,7 @@ scan_xact_slot(ZReadContext *cx, ZXactSlot slot, BlockNumber block,
 			}
 			zheap_undo_decode(rec, &u);
 			if (u.kind == ZUNDO_LOCK && u.offset == off)
-				note_lock(lockers, want, fxid, status == ZXACT_CURRENT,
+				note_lock(lockers, want, fxid, false,
 						  (LockTupleMode) u.lockmode);
 			urp = u.chain;
 			zheap_ring_step(&ring, u.flags & ZUNDO_TENURE_START ?
@@ -216,8 +390,7 @@ zheap_lockers_find_own(ZReadContext *cx, Page page, BlockNumber block,
 
 		/* there is but one (Z4) */
 		if (zheap_xact_slot_is_own(slot, &cx->hz))
-			return scan_xact_slot(cx, slot, block, off, LockTupleKeyShare,
-								  lockers);
+			return scan_own(cx, slot, block, off, lockers);
 	}
 	return true;
 }
