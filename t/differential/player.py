@@ -350,13 +350,8 @@ class Player:
             self.waiter = next(iter(waits[0]))
 
     def failed_alone(self, session):
-        """Did SERIALIZABLE fail it on one side only?  Or heap FOR KEY SHARE:
-        who locks a row FOR UPDATE and then leaves its key alone counts as a
-        change of the key there, but not in zheap."""
+        """Did SERIALIZABLE fail it on one side only?"""
         a, b = (side.links[session].outcome for side in self.sides)
-        if a is not None and a.code is None and b is not None and \
-                b.code == "40001" and "FOR KEY SHARE" in b.message + self.sent[session]:
-            return True
         if self.heap_waits_all_the_same(session):
             return True
         return self.serializable[session] and \

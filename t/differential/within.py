@@ -339,7 +339,7 @@ class History:
         table = "p" if sql.split(" (")[0].find(" p ") > 0 or "FROM p " in sql else "t"
         ids = [int(x) for x in re.findall(r"(?:BETWEEN|AND|\() ?(\d)\b", sql)] or [r.randint(1, ROWS)]
         changes = ["BEGIN; SET LOCAL within.depth = '5'"]
-        if " act(" not in sql and not self.shares_old_keys():
+        if " act(" not in sql:
             # then the lock is met first, which is another (sub)transaction's
             i = r.choice(ids)
             changes += r.choice([[], ["SELECT 1 FROM %s WHERE id = %d FOR UPDATE" % (table, i), "SAVEPOINT a"]])
@@ -380,12 +380,6 @@ class History:
         """16.4's MERGE of rows that others have changed has faults that later minors have
         not: no 40001, and actions are tried on versions in between."""
         return bool(self.others) and "MERGE" in sql and self.sides[0].conn.server_version == 160004
-
-    def shares_old_keys(self):
-        """FOR KEY SHARE of older versions may come: what somebody changes who has the row
-        FOR UPDATE as well heap takes for changes of keys (docs/limits.md)."""
-        return any(tail == " FOR KEY SHARE" for _, _, tail in self.cursors) or \
-            self.sides[0].run("SHOW transaction_isolation")[3] != [("read committed",)]
 
     def plans_differ(self, sql):
         """Other plans come to the rows in another order."""

@@ -183,8 +183,7 @@ row_judge_own_later(ZRowWrite *w, TM_Result *result)
 		return ROW_REFUSED;
 	}
 	/* in place, nobody changes a key */
-	if (w->wish.lock_only && w->mode == LockTupleKeyShare &&
-		!zheap_row_waited_for(w, unseen))
+	if (w->wish.lock_only && w->mode == LockTupleKeyShare)
 		return row_judge_below(w, result);
 	return row_refuse(w, TM_Updated, result);
 }
@@ -222,18 +221,23 @@ row_judge_own(ZRowWrite *w, TM_Result *result)
  * FOR KEY SHARE doesn't care for updates that leave the keys alone, running or
  * committed after the snapshot (in place, none ever changes a key): the row is
  * locked, and the caller gets the version that it means below the update.  If
- * that moved the row, the row's later versions must be locked too.  (Who had
- * to wait for the updater, because of a stronger lock, gets the newest
- * version, as from heap.)
+ * that moved the row, the row's later versions must be locked too.  (An update
+ * by who had the row locked FOR UPDATE counts as one of the key: heap has one mark
+ * for both.)
  */
 static RowStep
 row_judge_below(ZRowWrite *w, TM_Result *result)
 {
-	ZVersion   *v = palloc(sizeof(ZVersion));
+	ZVersion   *v;
 	RowStep		step = ROW_TAKEN;
 	bool		found;
 
 	Assert(w->wish.lock_only && w->mode == LockTupleKeyShare);
+	if (w->meant == ZMEANT_SNAPSHOT &&
+		zheap_newest_was_locked(&w->cx, w->buffer, w->page, w->block, w->off,
+								w->snapshot))
+		return row_refuse(w, TM_Updated, result);
+	v = palloc(sizeof(ZVersion));
 	found = row_find_as(w, w->meant == ZMEANT_SNAPSHOT ? w->cx.snapshot :
 						SnapshotSelf, v);
 
@@ -320,6 +324,12 @@ row_judge_later(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 			return ROW_TAKEN;
 
 		case ZXACT_COMMITTED:
+			if (w->snapshot != NULL && IsMVCCSnapshot(w->snapshot) &&
+				zheap_newest_was_locked(&w->cx, w->buffer, w->page, w->block,
+										w->off, w->snapshot))
+				return row_refuse(w, TM_Updated, result);
+			break;
+
 		case ZXACT_ALL_VISIBLE:
 			break;
 	}
@@ -373,8 +383,7 @@ row_judge_version(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 		if (w->wish.lock_only && w->mode == LockTupleKeyShare &&
 			w->meant == ZMEANT_SNAPSHOT && row_top_is_kept_move(top) &&
 			!zheap_row_take_visible(w->snapshot, top->writer, false,
-									InvalidCommandId) &&
-			!zheap_row_waited_for(w, top->writer))
+									InvalidCommandId))
 			return row_judge_below(w, result);
 		return row_refuse(w, row_ended_result(top), result);
 	}
@@ -383,8 +392,7 @@ row_judge_version(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 					  row_top_is_insert(w)))
 	{
 		if (w->wish.lock_only && w->mode == LockTupleKeyShare &&
-			w->meant == ZMEANT_SNAPSHOT &&
-			!zheap_row_waited_for(w, top->writer))
+			w->meant == ZMEANT_SNAPSHOT)
 			return row_judge_below(w, result);
 		return row_refuse(w, TM_Updated, result);
 	}
@@ -772,6 +780,10 @@ row_try(ZRowWrite *w, TM_Result *result, Fxid *wait_for)
 	step = row_judge_lockers(w, wait_for);
 	if (step != ROW_TAKEN)
 		return step;
+	/* who has a lock no more may have committed the change on top, too */
+	if (w->top.status == ZXACT_RUNNING &&
+		zheap_xact_slot_fxid_status(w->top.writer, &w->cx.hz) != ZXACT_RUNNING)
+		return ROW_AGAIN;
 	if (w->crosscheck != InvalidSnapshot &&
 		!zheap_row_take_visible(w->crosscheck, w->top.writer,
 								w->top.status == ZXACT_CURRENT, w->top.cid))

@@ -137,7 +137,6 @@ typedef struct ZRowWrite
 	Buffer		newvm;
 	ZReadContext cx;
 	ZRowHeld	held;
-	TransactionId waited_for;	/* the last top transaction waited for */
 
 	/* found under the page lock */
 	ZRowFound	found;
@@ -163,7 +162,6 @@ extern void zheap_row_end(ZRowWrite *w);
 
 /* give the pages up, wait for a transaction in the way; TM_Ok: take again */
 extern TM_Result zheap_row_wait_for(ZRowWrite *w, Fxid fxid);
-extern bool zheap_row_waited_for(const ZRowWrite *w, Fxid fxid);
 
 /*
  * zheap_delete_chunks.c.  simple: may a row go along with others?  Then its

@@ -10,7 +10,6 @@
  */
 #include "postgres.h"
 
-#include "access/subtrans.h"
 #include "access/transam.h"
 #include "access/visibilitymap.h"
 #include "access/xact.h"
@@ -273,30 +272,6 @@ row_queue(ZRowWrite *w)
 }
 
 /*
- * The top transaction of one that my snapshot doesn't see, or Invalid of none:
- * the commit log's memory of subtransactions goes back so far.  (One that was
- * met before my snapshot was taken and that is over has none any more, and needs
- * none.)
- */
-static TransactionId
-row_top_of(Fxid fxid)
-{
-	TransactionId xid = XidFromFxid(fxid);
-
-	return fxid == InvalidFxid ||
-		TransactionIdPrecedes(xid, TransactionXmin) ? xid :
-		SubTransGetTopmostTransaction(xid);
-}
-
-/* Was the last transaction that w waited for this one, or of its family? */
-bool
-zheap_row_waited_for(const ZRowWrite *w, Fxid fxid)
-{
-	return TransactionIdIsValid(w->waited_for) &&
-		w->waited_for == row_top_of(fxid);
-}
-
-/*
  * Give the pages up and wait for a transaction whose change or lock is in the
  * way.  TM_Ok: it ended, look again.
  */
@@ -308,7 +283,6 @@ zheap_row_wait_for(ZRowWrite *w, Fxid fxid)
 	Assert(fxid != InvalidFxid && CritSectionCount == 0);
 	zheap_row_unlock(w);
 	AssertNoPageLocked();
-	w->waited_for = row_top_of(fxid);
 	w->failure.ctid = w->tid;
 	w->failure.xmax = xid;
 	w->failure.cmax = InvalidCommandId;

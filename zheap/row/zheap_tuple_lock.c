@@ -44,9 +44,10 @@ lock_follow(ZRowWrite *w)
 	Assert(w->held.pages && w->wish.lock_only);
 	if (w->snapshot == NULL || !IsMVCCSnapshot(w->snapshot))
 		return false;
-	if (!(w->top.exists && w->top.ended) || (own && !w->wish.last))
+	if (!(w->top.exists && w->top.ended) || (own && !w->wish.last) ||
+		w->top.status == ZXACT_RUNNING)
 	{
-		/* changed in place, at least until I came */
+		/* changed in place, at least until I came, or below a move that isn't over */
 		w->meant = ZMEANT_TOP;
 		w->wish.last = true;
 		zheap_row_unlock(w);

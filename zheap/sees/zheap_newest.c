@@ -421,6 +421,52 @@ zheap_newest_only_copied(ZReadContext *cx, Buffer buffer, Page page,
 }
 
 /*
+ * Was a version that the snapshot doesn't see made by who had the row locked FOR
+ * UPDATE?  The header replaced says so, its bits having been normalised then.
+ */
+bool
+zheap_newest_was_locked(ZReadContext *cx, Buffer buffer, Page page,
+						BlockNumber block, OffsetNumber off,
+						Snapshot snapshot)
+{
+	ZWalk		walk;
+	ZWalkState	state;
+
+	Assert(IsMVCCSnapshot(snapshot));
+	AssertPageLocked(buffer);
+	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
+					NULL, NULL);
+	state = zheap_walk_start(&walk, page);
+	while (state == ZWALK_OWNED)
+	{
+		ZXactStatus status = zheap_walk_status(&walk, buffer);
+		uint16		f;
+
+		if (status == ZXACT_ALL_VISIBLE ||
+			(status == ZXACT_COMMITTED &&
+			 !XidInMVCCSnapshot(XidFromFxid(walk.fxid), snapshot)))
+			return false;
+		/* whoever owns the xact slot now may have left this row alone */
+		switch (zheap_walk_find(&walk, status == ZXACT_ABORTED))
+		{
+			case ZFIND_GONE:
+				return false;
+			case ZFIND_FOUND:
+				state = zheap_walk_step_back(&walk);
+				f = walk.hdr.flags2;
+				if (state != ZWALK_NONE && status == ZXACT_COMMITTED &&
+					(f & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED)) != 0 &&
+					(f & ZH_MODE_MASK) >> ZH_MODE_SHIFT == LockTupleExclusive)
+					return true;
+				break;
+			default:
+				break;
+		}
+	}
+	return false;
+}
+
+/*
  * Is the row surely dead to every snapshot, present and future?  Rows under
  * an aborted owner aren't: first the page must be rolled back.
  */

@@ -231,6 +231,14 @@ extern bool zheap_newest_only_copied(ZReadContext *cx, Buffer buffer,
 									 Page page, BlockNumber block,
 									 OffsetNumber off, Snapshot snapshot);
 
+/*
+ * Did somebody who has committed since the snapshot update the row while he had it
+ * locked FOR UPDATE?
+ */
+extern bool zheap_newest_was_locked(ZReadContext *cx, Buffer buffer, Page page,
+									BlockNumber block, OffsetNumber off,
+									Snapshot snapshot);
+
 /* is the row surely dead to every snapshot, present and future (all_dead) */
 extern bool zheap_newest_dead_to_all(ZReadContext *cx, Buffer buffer,
 									 Page page,
