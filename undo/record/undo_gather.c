@@ -19,8 +19,8 @@
  * Memory: what a hash table may have (work_mem, hash_mem_multiplier), a quarter
  * of it for buffers of files, the rest for the part that is loaded.  Disk: half
  * of temp_file_limit.  Where that isn't enough, fewer blocks are covered.  Where
- * other files of the session have the rest of the limit, or the disk is full, nothing
- * is gathered: reading doesn't fail for lack of room that it can do without.
+ * other files of the session leave less of the limit, or the disk is full,
+ * nothing is gathered: a scan doesn't fail for room that it can do without.
  *
  * The processes of a parallel scan gather together: each reads other pieces of
  * undo, and writes a file for each part of which it finds something; who loads a
@@ -415,10 +415,10 @@ read_pieces(UndoGather *g)
 }
 
 /*
- * The same; false if there is no room for its files, where temp_file_limit can't
- * be known beforehand: core alone counts all files of a session.  An error while
- * one is written leaves nothing held but what g's owner has: no page is pinned nor
- * locked then, core waits for nothing, and its files go with the owner.
+ * The same; false if there is no room for its files, which can't be known
+ * beforehand: core alone counts all files of a session.  An error while one is
+ * written leaves nothing held but what g's owner has: no page is pinned nor
+ * locked then, core waits for nothing, and the files go with the owner.
  */
 static bool
 gather_pieces(UndoGather *g)

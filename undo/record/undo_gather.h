@@ -34,8 +34,9 @@ extern UndoGather *undo_gather_find(Relation rel);
 /*
  * Read all undo of the relation by writers from floor on, for its blocks from
  * "first" on, nblocks of them in all.  If that is too much for memory and disk,
- * for less of them; *nblocks is how many it covers from "first" on, 0 if none, as
- * where there is no room for files at all: then NULL is returned.  per_part: blocks to be loaded at once, 0 to choose.
+ * for less of them; *nblocks is how many it covers from "first" on, 0 if none,
+ * as where there is no room for files: NULL is returned then.  per_part: blocks
+ * to be loaded at once, 0 to choose.
  *
  * Takes the place of what there was for the relation.  Lasts until the end of the
  * transaction or undo_gather_drop().  Takes as long as it takes to read undo
