@@ -174,6 +174,16 @@ ok( $node->poll_query_until('postgres', "WITH w AS (UPDATE p SET c = c + 1 WHERE
 is(ask($s, "$digest tt"), $whole, 'rolled back with exit_on_error');
 finish_session($s);
 
+# --- where no temporary page can be read the session ends, and nobody promises more
+$s = session($node);
+ask($s, q{CREATE TEMP TABLE tt (a int, b int) USING zheap; INSERT INTO tt VALUES (1, 1);
+CREATE TEMP TABLE many (a int, t text) USING heap; ALTER TABLE many ALTER t SET STORAGE PLAIN; INSERT INTO many SELECT g, repeat('m', 5000) FROM generate_series(1, 200) g});
+ask($s, 'BEGIN; UPDATE tt SET b = 2;' . join(';', map { "DECLARE c$_ CURSOR FOR SELECT * FROM many OFFSET $_; FETCH c$_" } 1 .. 150));
+ask($s, 'ROLLBACK; SELECT 1');
+finish_session($s);
+like(slurp_file($node->logfile), qr/could not (?:roll back block \d+ of relation \d+|finish a rollback) at once: no empty local buffer available\n[^\n]*DETAIL:  The session ends\./,
+	'a rollback of temporary rows that fails ends the session, and says so');
+
 # --- a session that dropped a table ends within a savepoint that was aborted
 $s = session($node);
 ask($s, q{CREATE TABLE dropped (a int) USING zheap; DROP TABLE dropped});
@@ -182,5 +192,5 @@ ask($s, 'SELECT 1 / 0');
 finish_session($s);
 is($node->safe_psql('postgres', 'SELECT 1'), '1', 'nobody was hurt');
 $node->stop;
-log_is_clean($node);
+log_is_clean($node, qr/no empty local buffer/);
 done_testing();

@@ -427,17 +427,20 @@ apply_all(const UndoTouchedPage *pages, int npages,
 static void
 report_failure(const ForegroundState *state, const ErrorData *error)
 {
+	const char *next = state->temp ? "The session ends." :
+		"A background worker will try again.";
+
 	if (state->page != NULL)
 		ereport(LOG,
 				(errmsg("could not roll back block %u of relation %u at once: %s",
 						state->page->block, state->page->reloid,
 						error->message ? error->message : "unknown error"),
-				 errdetail("A background worker will try again.")));
+				 errdetail("%s", next)));
 	else
 		ereport(LOG,
 				(errmsg("could not finish a rollback at once: %s",
 						error->message ? error->message : "unknown error"),
-				 errdetail("A background worker will try again.")));
+				 errdetail("%s", next)));
 }
 
 /*
