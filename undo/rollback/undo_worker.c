@@ -101,9 +101,11 @@ undo_worker_reset_settings(void)
 {
 	static const char *const settings[][2] = {
 		{"search_path", ""},
+		{"exit_on_error", "off"},
 		{"zero_damaged_pages", "off"},
+		{"ignore_checksum_failure", "off"},
 		{"statement_timeout", "0"},
-		{"lock_timeout", "0"},
+		{"lock_timeout", "10s"},	/* for who keeps a catalog locked */
 		{"idle_in_transaction_session_timeout", "0"},
 		{"transaction_timeout", "0"},
 		{"default_transaction_isolation", "read committed"},
