@@ -196,6 +196,8 @@ rollback_phase(const UndoRollbackStat *stat, bool alive)
 	{
 		case UNDO_ROLLBACK_LOCKED_OUT:
 			return "waiting for table lock";
+		case UNDO_ROLLBACK_HELD:
+			return "waiting for another database";
 		case UNDO_ROLLBACK_FAILED:
 			return "waiting to retry";
 		case UNDO_ROLLBACK_RUNNING:

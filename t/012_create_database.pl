@@ -1,5 +1,7 @@
 # CREATE DATABASE copies pages but not undo: a source with aborted changes
-# that nobody has rolled back yet is drained first, or refused.
+# that nobody has rolled back yet is drained first, or refused.  Copies made
+# without the library that can't be visited, as their files are lost or a table is
+# locked, hold up what may be in them, and nothing else.
 use strict;
 use warnings;
 use FindBin;
@@ -128,15 +130,75 @@ $node->safe_psql('heir', q{BEGIN; LOCK TABLE x IN ACCESS EXCLUSIVE MODE; PREPARE
 $node->stop;
 put($node->data_dir . '/postgresql.conf', $conf);
 $node->start;
-ok( $node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity
-WHERE backend_type = 'undo survey worker' AND datname = 'heir' AND state = 'active' AND query = 'rolling back copied pages of table "x"' AND wait_event_type = 'Lock'}),
-	'a survey worker says what it works on');
+# it isn't waited for: what aborts now is rolled back, what may be in it is kept
+sub others_go_on
+{
+	my ($what, @unreachable) = @_;
+	ok( $node->poll_query_until('bare_second', q{SELECT coalesce(string_agg(name, ' ' ORDER BY name), '') FROM pg_stat_zheap_undo_holders
+WHERE kind = 'unreachable database'}, join(' ', sort @unreachable)), "$what: the view names @unreachable");
+	my $xid = $node->safe_psql('bare_second', q{
+SET zheap.rollback_foreground_size = 0;
+BEGIN; SELECT pg_current_xact_id(); INSERT INTO x SELECT generate_series(1, 500); ROLLBACK});
+	$node->safe_psql('bare_second', q{SELECT pg_sleep(0.3)});
+	ok( $node->poll_query_until('bare_second', qq{SELECT count(*) = 0 FROM pg_stat_progress_zheap_rollback WHERE xid >= '$xid'}),
+		"$what: what aborts elsewhere is rolled back");
+	isnt($node->safe_psql('bare_second', 'SELECT count(*) FROM pg_stat_progress_zheap_rollback'), '0', "$what: what may be there is kept");
+	is($node->safe_psql('bare_second', q{SELECT pg_zheap_drain_undo('0 s')}), 'f', "$what: and not taken for done");
+	ok( $node->safe_psql('bare_second', 'SELECT u FROM zheap_horizons()') <= $node->safe_psql('bare_second', q{SELECT min(xid::text::bigint) FROM pg_stat_progress_zheap_rollback}),
+		"$what: nor is it passed by the horizon");
+}
+
+others_go_on('a locked table', 'heir');
 $node->safe_psql('heir', q{COMMIT PREPARED 'lock'});
+$node->poll_query_until('bare_second', q{SELECT pg_zheap_drain_undo('1 s')});
 is($node->safe_psql('bare_second', 'SELECT pg_zheap_drain_undo()'), 't', 'rolled back, the source is gone');
 $node->safe_psql('bare_second', 'INSERT INTO x VALUES (2); DELETE FROM x WHERE a = 2') for 1 .. 3;
 $node->poll_query_until('bare_second', 'SELECT pg_zheap_undo_size() = 0');
 is($node->safe_psql('heir', $rows), $right, 'heir: only committed rows');
 check_tables($node, 'heir', 'heir');
+
+# --- copies whose files are lost, and a database with a rollback of its own
+leave_rollback($_) for 'bare_wal_log', 'heir';
+$node->append_conf('postgresql.conf', 'zheap.rollback_paused = off');
+my %oid = map { /(\S+)\|(\d+)/ } split /\n/, $node->safe_psql('postgres', 'SELECT datname, oid FROM pg_database');
 $node->stop;
-log_is_clean($node);
+put($node->data_dir . '/postgresql.conf', $without);
+$node->start;
+for my $db ('lost_one', 'lost_two')
+{
+	$node->safe_psql('postgres', "CREATE DATABASE $db TEMPLATE heir");
+	$oid{$db} = $node->safe_psql('postgres', "SELECT oid FROM pg_database WHERE datname = '$db'");
+}
+$node->stop;
+my $base = $node->data_dir . '/base';
+rename "$base/$oid{$_}", "$base/lost$oid{$_}" or die for 'lost_one', 'bare_wal_log';
+rename "$base/$oid{lost_two}/PG_VERSION", "$base/$oid{lost_two}/lost" or die;
+put($node->data_dir . '/postgresql.conf', $conf);
+$node->start;
+others_go_on('lost files', 'bare_wal_log', 'lost_one', 'lost_two');
+is(($node->psql('postgres', 'CREATE DATABASE fresh'))[2], '', 'databases are made meanwhile');
+# nor is it forgotten when the row is younger, the source gone and the launcher another one
+$node->safe_psql('postgres', 'ALTER DATABASE lost_one CONNECTION LIMIT 50; ALTER DATABASE lost_two RENAME TO lost_too');
+$node->safe_psql('postgres', 'DROP DATABASE heir');
+my $launcher = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'undo launcher'});
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($launcher)");
+$node->poll_query_until('bare_second', qq{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'undo launcher' AND pid <> $launcher AND query <> ''});
+others_go_on('another launcher', 'bare_wal_log', 'lost_one', 'lost_too');
+rename "$base/lost$oid{$_}", "$base/$oid{$_}" or die for 'lost_one', 'bare_wal_log';
+$node->poll_query_until('bare_second', q{SELECT count(*) = 1 FROM pg_stat_zheap_undo_holders WHERE kind = 'unreachable database'});
+others_go_on('some files are back', 'lost_too');
+unlike($node->safe_psql('bare_second', 'SELECT DISTINCT datname FROM pg_stat_progress_zheap_rollback'), qr/bare_wal_log/, 'the database that is back is done');
+$node->safe_psql('postgres', 'DROP DATABASE lost_too');
+ok($node->poll_query_until('bare_second', q{SELECT pg_zheap_drain_undo('1 s')}), 'all is rolled back when the last one is dropped');
+$node->safe_psql('bare_second', 'INSERT INTO x VALUES (2); DELETE FROM x WHERE a = 2') for 1 .. 3;
+ok($node->poll_query_until('bare_second', 'SELECT pg_zheap_undo_size() = 0 AND u = h FROM zheap_horizons()'), 'undo is drained');
+for my $db ('lost_one', 'bare_wal_log', 'bare_second')
+{
+	is($node->safe_psql($db, $rows), $right, "$db: only committed rows");
+	check_tables($node, $db, $db);
+}
+my $warnings = () = slurp_file($node->logfile) =~ /WARNING:.* database "(?:lost|bare)/g;
+is($warnings, 6, 'each is told of, once by each launcher');
+$node->stop;
+log_is_clean($node, qr/could not roll back (?:in database|copied pages)/);
 done_testing();

@@ -19,6 +19,7 @@
 #include "access/twophase.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
+#include "commands/dbcommands.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "replication/slot.h"
@@ -277,6 +278,25 @@ add_damaged_logs(List **list)
 }
 
 /*
+ * So do databases in which nothing can be rolled back.  They are named by the
+ * launcher, which may not have seen yet that one is dropped.
+ */
+static void
+add_unreachable_databases(List **list)
+{
+	Fxid		u = undo_log_horizons().all_visible_before;
+
+	for (int i = 0; i < UNDO_UNREACHABLE_SHOWN; i++)
+	{
+		Oid			dboid = pg_atomic_read_u32(&UndoShmem->unreachable[i]);
+		char	   *name = OidIsValid(dboid) ? get_database_name(dboid) : NULL;
+
+		if (name != NULL)
+			add_holder(list, UNDO_HOLDER_UNREACHABLE, 0, name, u);
+	}
+}
+
+/*
  * How much undo each holder keeps, by what the last pass found.  When a holder
  * ends the horizon rises to the oldest of the others, of which the snapshot of
  * whoever asks is none; so only the oldest has any bytes to give.  A pending
@@ -342,6 +362,7 @@ undo_holders(void)
 		add_holder(&list, UNDO_HOLDER_PENDING_ROLLBACK, 0, NULL, unapplied);
 	measure(list);
 	add_damaged_logs(&list);
+	add_unreachable_databases(&list);
 	return list;
 }
 
@@ -362,6 +383,8 @@ undo_holders_kind_name(UndoHolderKind kind)
 			return "pending rollback";
 		case UNDO_HOLDER_DAMAGED_LOG:
 			return "damaged undo log";
+		case UNDO_HOLDER_UNREACHABLE:
+			return "unreachable database";
 	}
 	return "unknown";
 }
@@ -405,6 +428,9 @@ holder_hint(void)
 							oldest->oldest);
 		case UNDO_HOLDER_DAMAGED_LOG:
 			return psprintf("A page cannot be read: %s. Look for messages of the undo launcher in the server log, or raise zheap.max_undo_size.",
+							oldest->name);
+		case UNDO_HOLDER_UNREACHABLE:
+			return psprintf("Nothing can be rolled back in database \"%s\". Look for messages of the undo launcher in the server log, or raise zheap.max_undo_size.",
 							oldest->name);
 	}
 	return NULL;

@@ -164,6 +164,9 @@ undo_shmem_startup(void)
 		pg_atomic_init_u64(&UndoShmem->start_fxid, 0);
 		pg_atomic_init_u32(&UndoShmem->copies_done, 0);
 		pg_atomic_init_u32(&UndoShmem->surveyed, InvalidOid);
+		pg_atomic_init_u64(&UndoShmem->held_before, PG_UINT64_MAX);
+		for (int i = 0; i < UNDO_UNREACHABLE_SHOWN; i++)
+			pg_atomic_init_u32(&UndoShmem->unreachable[i], InvalidOid);
 		pg_atomic_init_u64(&UndoShmem->no_images_before, 0);
 		pg_atomic_init_u64(&UndoShmem->passes, 0);
 		pg_atomic_init_u32(&UndoShmem->raise_wanted, 0);

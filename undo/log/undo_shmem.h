@@ -77,6 +77,8 @@ typedef enum UndoSharedState
 	UNDO_PRIMARY
 } UndoSharedState;
 
+#define UNDO_UNREACHABLE_SHOWN	8
+
 typedef struct UndoShared
 {
 	LWLock	   *lock;			/* loading, creating logs; redo never takes it */
@@ -100,6 +102,11 @@ typedef struct UndoShared
 	pg_atomic_uint32 copies_done;	/* undo_survey.c: nothing aborted before
 									 * start_fxid is in a copied database */
 	pg_atomic_uint32 surveyed;	/* database visited last */
+	pg_atomic_uint64 held_before;	/* until copies_done: runs of writers
+									 * before it may be in databases that
+									 * can't be visited */
+	/* databases that the launcher can't have anything rolled back in */
+	pg_atomic_uint32 unreachable[UNDO_UNREACHABLE_SHOWN];
 	pg_atomic_uint64 no_images_before;	/* undo_images.c: WAL position */
 	pg_atomic_uint64 passes;	/* discard passes finished */
 	pg_atomic_uint32 raise_wanted;	/* raise the horizons without need */

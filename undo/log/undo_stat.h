@@ -53,6 +53,8 @@ typedef enum UndoRollbackState
 	UNDO_ROLLBACK_WAITING,		/* for a worker */
 	UNDO_ROLLBACK_RUNNING,
 	UNDO_ROLLBACK_LOCKED_OUT,	/* a lock on its table was not to be had */
+	UNDO_ROLLBACK_HELD,			/* a database that may have a copy can't be
+								 * visited */
 	UNDO_ROLLBACK_FAILED,		/* an error; it is tried again */
 	UNDO_ROLLBACK_FOREGROUND	/* the aborting session is at it */
 } UndoRollbackState;

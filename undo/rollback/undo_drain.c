@@ -185,13 +185,27 @@ lock_source(const char *name)
 /*
  * The source may itself be a copy with changes of another database that are
  * not rolled back yet: what these are is found out when the server has
- * started (undo_survey.c).
+ * started (undo_survey.c).  Where that can't be done for some other database, a
+ * source older than all that waits to be rolled back is none.
  */
 static bool
-may_be_copy(void)
+may_be_copy(Oid dboid)
 {
-	return pg_atomic_read_u32(&UndoShmem->copies_done) == 0 &&
-		undo_scan_has_unapplied(InvalidOid);
+	Fxid		oldest = pg_atomic_read_u64(&UndoShmem->oldest_unapplied);
+	List	   *copies;
+	ListCell   *lc;
+
+	if (pg_atomic_read_u32(&UndoShmem->copies_done) != 0 ||
+		!undo_scan_has_unapplied(InvalidOid))
+		return false;
+	if (pg_atomic_read_u64(&UndoShmem->held_before) == PG_UINT64_MAX ||
+		oldest == InvalidFxid)
+		return true;
+	copies = undo_survey_databases(oldest);
+	foreach(lc, copies)
+		if (((UndoDatabase *) lfirst(lc))->dboid == dboid)
+			return true;
+	return false;
 }
 
 /*
@@ -228,7 +242,7 @@ drain_source(const char *name)
 								name),
 						 errdetail("Sessions: %d, prepared transactions: %d.",
 								   nothers, nprepared)));
-			if (!undo_scan_has_unapplied(dboid) && !may_be_copy())
+			if (!undo_scan_has_unapplied(dboid) && !may_be_copy(dboid))
 				return;
 		}
 		UnlockSharedObject(DatabaseRelationId, dboid, 0, ShareLock);

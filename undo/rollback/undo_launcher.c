@@ -89,6 +89,7 @@ typedef struct KnownDatabase
 	TimestampTz started;		/* last start of a worker; 0: never */
 	TimestampTz not_before;
 	int			short_lives;	/* of workers, in a row */
+	int			lost;			/* looks in a row that didn't find its files */
 } KnownDatabase;
 
 static KnownDatabase *known = NULL;
@@ -311,6 +312,21 @@ note_databases(const UndoScanResult *found, TimestampTz now)
 	return running;
 }
 
+static const UndoDatabase *
+find_row(List *rows, Oid dboid)
+{
+	ListCell   *lc;
+
+	foreach(lc, rows)
+	{
+		const UndoDatabase *row = lfirst(lc);
+
+		if (row->dboid == dboid)
+			return row;
+	}
+	return NULL;
+}
+
 /* may a worker be started for it now? */
 static bool
 wants_worker(const KnownDatabase *db, TimestampTz now)
@@ -395,6 +411,7 @@ forget_page(char persistence, UndoLogNumber log, BlockNumber block, Page page,
 		if (!undo_page_get(page, at, &entry) || entry.len == 0)
 			break;				/* reported by the scan */
 		if (entry.kind == UNDO_KIND_RUN && entry.dboid == dboid &&
+			!undo_worker_run_is_held(entry.fxid) &&
 			undo_scan_run_is_unapplied(&entry, all_visible_before))
 		{
 			Assert(nmarks < UNDO_PAGE_MAX_ENTRIES);
@@ -408,8 +425,30 @@ forget_page(char persistence, UndoLogNumber log, BlockNumber block, Page page,
 }
 
 /*
- * Databases that are gone need no worker: their runs are marked here.  Looks
- * at the catalog once a second at most, unless a worker is to be started.
+ * A database whose files are lost: a worker couldn't connect.  Tells of it once,
+ * at the second look, for the files may be on their way to another tablespace.
+ */
+static void
+put_off_lost_database(KnownDatabase *db, const UndoDatabase *row,
+					  TimestampTz now)
+{
+	db->not_before =
+		TimestampTzPlusMilliseconds(now, ++db->lost == 1 ? DATABASE_RETRY_MS :
+									LAST_RETRY_MS);
+	if (db->lost == 2)
+		ereport(WARNING,
+				(errcode(ERRCODE_UNDEFINED_FILE),
+				 errmsg("could not roll back in database \"%s\": its files are lost",
+						row->name),
+				 errdetail("Its undo is kept, and all_visible_before stands still."),
+				 errhint("Bring the files of database %u back, or drop it.",
+						 row->dboid)));
+}
+
+/*
+ * Databases that are gone need no worker: their runs are marked here.  Those
+ * whose files are lost get none.  Looks at the catalog once a second at most,
+ * unless a worker is to be started.
  */
 static void
 forget_dropped_databases(TimestampTz now, bool must)
@@ -426,10 +465,19 @@ forget_dropped_databases(TimestampTz now, bool must)
 	for (int i = 0; i < nknown; i++)
 	{
 		KnownDatabase *db = &known[i];
+		const UndoDatabase *row;
 		char		query[64];
 
-		if (!wants_worker(db, now) || list_member_oid(existing, db->dboid))
+		if (!wants_worker(db, now))
 			continue;
+		if ((row = find_row(existing, db->dboid)) != NULL)
+		{
+			if (undo_survey_files_are_lost(row))
+				put_off_lost_database(db, row, now);
+			else
+				db->lost = 0;
+			continue;
+		}
 		snprintf(query, sizeof(query),
 				 "forgetting rollbacks of dropped database %u",
 				 db->dboid);
@@ -437,7 +485,7 @@ forget_dropped_databases(TimestampTz now, bool must)
 		(void) undo_scan_visit_unapplied(db->dboid, forget_page, &db->dboid);
 		db->not_before = TimestampTzPlusMilliseconds(now, DATABASE_RETRY_MS);
 	}
-	list_free(existing);
+	list_free_deep(existing);
 }
 
 /* Start workers for the databases that a pass found. */
@@ -467,6 +515,27 @@ start_workers(const UndoScanResult *found)
 				waiting++;
 	}
 	pg_atomic_write_u32(&UndoShmem->databases_waiting, waiting);
+}
+
+/* Tell the views in which databases nothing can be rolled back. */
+static void
+publish_unreachable(void)
+{
+	Oid			databases[UNDO_UNREACHABLE_SHOWN] = {0};
+	int			n = undo_survey_unreachable(databases, UNDO_UNREACHABLE_SHOWN);
+	int			visits = n;
+
+	for (int i = 0; i < nknown && n < UNDO_UNREACHABLE_SHOWN; i++)
+	{
+		bool		shown = known[i].lost < 2;
+
+		for (int j = 0; j < visits && !shown; j++)
+			shown = databases[j] == known[i].dboid;
+		if (!shown)
+			databases[n++] = known[i].dboid;
+	}
+	for (int i = 0; i < UNDO_UNREACHABLE_SHOWN; i++)
+		pg_atomic_write_u32(&UndoShmem->unreachable[i], databases[i]);
 }
 
 /* ----------------------------------------------------------------
@@ -536,6 +605,7 @@ launcher_round(void)
 	undo_snapshot_limit_round(result.retained);
 	if (undo_survey_round(&result))
 		start_workers(&result);
+	publish_unreachable();
 	/* files that the pass has read: no end of transaction closes them */
 	AtEOXact_SMgr();
 	AssertNoPageLocked();

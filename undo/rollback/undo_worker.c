@@ -169,6 +169,7 @@ typedef enum RunOutcome
 {
 	RUN_DONE,
 	RUN_LATER,					/* locked, or failed a short time ago */
+	RUN_HELD,					/* undo_worker_run_is_held() */
 	RUN_GONE					/* the aborting backend has done it */
 } RunOutcome;
 
@@ -321,6 +322,14 @@ undo_worker_apply_pages(Relation rel, BlockNumber *blocks, int nblocks)
 	return npages;
 }
 
+/* See undo_worker.h. */
+bool
+undo_worker_run_is_held(Fxid writer)
+{
+	return pg_atomic_read_u32(&UndoShmem->copies_done) == 0 &&
+		writer < pg_atomic_read_u64(&UndoShmem->held_before);
+}
+
 /* Is the run, copied some time ago, still there and still not applied? */
 static bool
 run_is_still_there(char persistence, UndoRecPtr urp, const UndoEntry *run,
@@ -395,6 +404,12 @@ roll_back_run(Batch *batch, char persistence, UndoRecPtr urp,
 		return RUN_GONE;
 
 	Assert(run->dboid == MyDatabaseId);
+	if (undo_worker_run_is_held(run->fxid))
+	{
+		undo_stat_report_run(run->fxid, run->dboid, run->reloid,
+							 UNDO_ROLLBACK_HELD, 0, NULL);
+		return RUN_HELD;
+	}
 	open_batch_relation(batch, run->reloid);
 	if (batch->locked_out)
 	{
@@ -496,6 +511,7 @@ roll_back_undo_page(char persistence, UndoLogNumber log, BlockNumber block,
 				case RUN_LATER:
 					batch->remaining = true;
 					break;
+				case RUN_HELD:
 				case RUN_GONE:
 					break;
 			}

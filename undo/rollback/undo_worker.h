@@ -44,12 +44,32 @@ extern void undo_worker_rollback_here(void);
 extern bool undo_survey_round(const UndoScanResult *found);
 extern void undo_survey_alone(void);
 
+typedef struct UndoDatabase
+{
+	Oid			dboid;
+	Oid			tablespace;
+	Fxid		made;			/* writer of its row of pg_database; 0: initdb */
+	char		name[NAMEDATALEN];
+} UndoDatabase;
+
 /*
- * Databases that may have been copied after this writer and before the server
- * started; with InvalidFxid, all.  Half-dropped ones don't count.  In the
- * current memory context.  Uses a transaction of its own unless there is one.
+ * Databases that may have been copied after this writer; with InvalidFxid, all.
+ * Half-dropped ones don't count.  A list of UndoDatabase, in the current memory
+ * context.  Uses a transaction of its own unless there is one.
  */
 extern List *undo_survey_databases(Fxid copied_after);
+
+/* Does the catalog name a database that isn't there?  No worker could connect. */
+extern bool undo_survey_files_are_lost(const UndoDatabase *db);
+
+/* launcher: databases whose visits fail, at most max; returns how many */
+extern int	undo_survey_unreachable(Oid *databases, int max);
+
+/*
+ * Has this run to wait, because it may have been copied to a database that
+ * can't be visited?
+ */
+extern bool undo_worker_run_is_held(Fxid writer);
 
 extern bool undo_rollback_paused;
 
