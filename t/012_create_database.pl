@@ -21,11 +21,11 @@ INSERT INTO x VALUES (1);});
 
 sub leave_rollback
 {
-	my ($db) = (@_, 'src');
+	my ($db, $more) = (@_, ('src', '')[ @_ .. 1 ]);
 	set_conf($node, 'zheap.rollback_paused' => 'on');
 	$node->safe_psql($db, q{
 SET zheap.rollback_foreground_size = 0;
-BEGIN; INSERT INTO x SELECT generate_series(1, 500); ROLLBACK;});
+BEGIN; INSERT INTO x SELECT generate_series(1, 500); } . "$more ROLLBACK;");
 }
 
 for my $strategy ('wal_log', 'file_copy')
@@ -203,8 +203,31 @@ for my $db ('lost_one', 'bare_wal_log', 'bare_second')
 	is($node->safe_psql($db, $rows), $right, "$db: only committed rows");
 	check_tables($node, $db, $db);
 }
+
+# --- undo that can't be read for a while says nothing of what is in copies
+leave_rollback('bare_second', 'UPDATE x SET a = -a; ' x 20);
+$node->append_conf('postgresql.conf', 'zheap.rollback_paused = off');
+$node->stop;
+put($node->data_dir . '/postgresql.conf', $without);
+$node->start;
+$node->safe_psql('postgres', 'CREATE DATABASE blind TEMPLATE bare_second');
+$node->stop;
+my ($log) = grep { -s > 20 * 8192 } glob "$base/9/1??";
+my $page = substr(content($log), 8192 * 10, 8192);
+overwrite($log, 8192 * 10, 'damaged!' x 1024);
+put($node->data_dir . '/postgresql.conf', $conf);
+$node->start;
+ok($node->poll_query_until('bare_second', q{SELECT count(*) > 0 FROM pg_stat_zheap_undo_holders WHERE kind = 'damaged undo log'}), 'undo is damaged');
+$node->safe_psql('postgres', 'SELECT pg_sleep(2.5)');
+overwrite($log, 8192 * 10, $page);
+ok($node->poll_query_until('bare_second', q{SELECT pg_zheap_drain_undo('1 s')}), 'all is rolled back when it can be read again');
+for my $db ('blind', 'bare_second')
+{
+	is($node->safe_psql($db, $rows), $right, "$db: only committed rows");
+	check_tables($node, $db, $db);
+}
 my $warnings = () = slurp_file($node->logfile) =~ /WARNING:.* database "(?:lost|bare)/g;
 is($warnings, 6, 'each is told of, once by each launcher');
 $node->stop;
-log_is_clean($node, qr/could not roll back (?:in database|copied pages)/);
+log_is_clean($node, qr/could not roll back (?:in database|copied pages)|undo log|invalid page in block/);
 done_testing();

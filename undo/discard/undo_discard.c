@@ -420,7 +420,6 @@ typedef struct DiscardPass
 	Fxid		running;		/* oldest writer met that was running */
 	DiscardPlan *plans;			/* of logs that could be read */
 	int			nplans;
-	bool		blind;			/* there are others */
 	bool		all_empty;
 	UndoScanResult *result;
 } DiscardPass;
@@ -432,7 +431,7 @@ report_pass(const DiscardPass *pass)
 	int			max = 0;
 
 	report.horizon = pass->horizon;
-	if (pass->blind)
+	if (pass->result->blind)
 		report.kept_by |= UNDO_KEPT_UNREADABLE;
 	report.steps = palloc(sizeof(UndoStatStep) *
 						  (pass->nplans * (UNDO_SCAN_MARKS + 1) + 1));
@@ -465,7 +464,7 @@ pass_over_log(DiscardPass *pass, const UndoLogRef *ref,
 		 * whatever it holds: all_visible_before stays, nothing of it is
 		 * discarded
 		 */
-		pass->blind = true;
+		result->blind = true;
 		pass->all_empty = false;
 		return;
 	}
@@ -504,7 +503,7 @@ pass_decide(DiscardPass *pass, Fxid idle_step)
 	if (pass->all_empty && pass->horizon > after->discard_before &&
 		pass->horizon - after->discard_before >= idle_step)
 		after->discard_before = pass->horizon;
-	if (!pass->blind)
+	if (!pass->result->blind)
 		after->all_visible_before = after->discard_before;
 	after->all_visible_before =
 		older(after->all_visible_before,

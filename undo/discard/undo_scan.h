@@ -18,6 +18,7 @@
 typedef struct UndoScanResult
 {
 	Fxid		oldest_unapplied;	/* 0 = none */
+	bool		blind;			/* some log couldn't be read */
 	int			ndatabases;		/* databases with unapplied aborted runs */
 	int			maxdatabases;
 	Oid		   *databases;		/* in the caller's memory context; or NULL */

@@ -430,6 +430,14 @@ undo_survey_round(const UndoScanResult *found)
 		let_others_go_on(databases);
 		return all_tried;
 	}
+	if (found->blind)
+	{
+		/* what it holds may be in a copy, and nothing else is so old */
+		if (start < pg_atomic_read_u64(&UndoShmem->held_before))
+			pg_atomic_write_u64(&UndoShmem->held_before, start);
+		all_tried = true;
+		return true;
+	}
 	pg_atomic_write_u32(&UndoShmem->copies_done, 1);
 	list_free(visited);
 	visited = NIL;
