@@ -427,6 +427,12 @@ undo_page_mask(char *page, BlockNumber blkno)
 {
 	UndoPageOpaque opaque;
 
+	if (PageIsNew((Page) page))
+	{
+		/* RESET names those that go */
+		mask_page_lsn_and_checksum((Page) page);
+		return true;
+	}
 	if (PageGetSpecialSize((Page) page) !=
 		MAXALIGN(sizeof(UndoPageOpaqueData)))
 		return false;
