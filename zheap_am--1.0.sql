@@ -19,14 +19,14 @@ CREATE FUNCTION zheap_page_items(rel regclass, block bigint,
   OUT xact_slot smallint, OUT natts smallint, OUT flags text[])
 RETURNS SETOF record
 AS 'MODULE_PATHNAME'
-LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zheap_page_items(regclass, bigint) IS
   'line pointers and tuple headers of a page of a zheap table';
 
 CREATE FUNCTION zheap_page_flags(rel regclass, block bigint)
 RETURNS text[]
 AS 'MODULE_PATHNAME'
-LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zheap_page_flags(regclass, bigint) IS
   'what is marked of a page of a zheap table as a whole';
 
@@ -35,7 +35,7 @@ CREATE FUNCTION zheap_page_slots(rel regclass, block bigint,
   OUT status text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME'
-LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zheap_page_slots(regclass, bigint) IS
   'transaction slots of a page of a zheap table';
 
@@ -44,7 +44,7 @@ CREATE FUNCTION zheap_undo_records(rel regclass, block bigint, slot integer,
   OUT writer xid8, OUT cid bigint, OUT prev_writer xid8, OUT bytes integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME'
-LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zheap_undo_records(regclass, bigint, integer) IS
   'undo records of a transaction slot of a page, newest first';
 

@@ -59,3 +59,18 @@ INSERT INTO sys_part SELECT g, g FROM generate_series(0, 19) g;
 UPDATE sys_part SET v = v + 1 WHERE id % 5 = 0 RETURNING tableoid::regclass, id;
 UPDATE sys_part SET id = id + 10 WHERE id = 3 RETURNING tableoid::regclass, id, v;
 SELECT tableoid::regclass, count(*) FROM sys_part GROUP BY 1 ORDER BY 1;
+-- rows of one's own don't tell what is in another's that looks the same
+CREATE TABLE sys_own (v text);
+CREATE TABLE sys_other (v text);
+INSERT INTO sys_own VALUES ('secret');
+INSERT INTO sys_own VALUES ('secret') RETURNING xmin AS x \gset
+INSERT INTO sys_other VALUES ('secret');
+CREATE FUNCTION sys_forgotten(written xid) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	FOR i IN 1 .. 300 LOOP
+		EXIT WHEN NOT EXISTS (SELECT FROM sys_own WHERE xmin = written);
+		PERFORM pg_sleep(0.1);
+	END LOOP;
+END $$;
+SELECT sys_forgotten(:'x');
+SELECT count(DISTINCT xmin::text) FROM (SELECT xmin FROM sys_own UNION ALL SELECT xmin FROM sys_other) q;

@@ -18,6 +18,7 @@
 #include "access/transam.h"
 #include "access/twophase.h"
 #include "access/xact.h"
+#include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
 #include "commands/dbcommands.h"
 #include "executor/spi.h"
@@ -224,9 +225,15 @@ add_prepared(List **list)
 {
 	MemoryContext caller = CurrentMemoryContext;
 	bool		pushed = !ActiveSnapshotSet();
+	Oid			userid;
+	int			sec_context;
 
 	if (max_prepared_xacts == 0)
 		return;
+	/* it is for a hint, whoever may read that view */
+	GetUserIdAndSecContext(&userid, &sec_context);
+	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID,
+						   sec_context | SECURITY_LOCAL_USERID_CHANGE);
 	if (pushed)
 		PushActiveSnapshot(GetTransactionSnapshot());
 	if (SPI_connect() != SPI_OK_CONNECT ||
@@ -248,6 +255,7 @@ add_prepared(List **list)
 		MemoryContextSwitchTo(spi);
 	}
 	SPI_finish();
+	SetUserIdAndSecContext(userid, sec_context);
 	if (pushed)
 		PopActiveSnapshot();
 }

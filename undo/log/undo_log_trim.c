@@ -217,6 +217,8 @@ reset_control(char persistence, UndoLogNumber number)
 	XLogRecPtr	lsn = InvalidXLogRecPtr;
 
 	XLogEnsureRecordSpace(RESET_BLOCKS, 0);
+	if (persistence != RELPERSISTENCE_PERMANENT)
+		nblocks = 1;
 	for (BlockNumber block = 1; block == 1 || block < nblocks;
 		 block += RESET_BLOCKS)
 	{

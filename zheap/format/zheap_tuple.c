@@ -17,6 +17,7 @@
 #include "access/htup_details.h"
 #include "access/sysattr.h"
 #include "access/transam.h"
+#include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "common/hashfn.h"
 #include "executor/tuptable.h"
@@ -555,19 +556,37 @@ zheap_tuple_has_external(const char *tuple)
 
 /*
  * The header is left out of the hash: locks and freezing change it, and must
- * not look like an update.  Bit 31 is unlike that of the next xid, so that the
- * result is never taken for a recent transaction.
+ * not look like an update.  With the cluster's secret, the table and the place in
+ * it, nobody can find out what makes the same hash of columns that he may not read.
+ */
+uint32
+zheap_tuple_hash(Oid reloid, BlockNumber block, OffsetNumber off,
+				 const char *tuple, uint16 len)
+{
+	uint64		seed;
+
+	Assert(len >= ZHEAP_HEADER_SIZE);
+	memcpy(&seed, GetMockAuthenticationNonce(), sizeof(seed));
+	seed = hash_combine64(seed, reloid);
+	seed = hash_combine64(seed, (uint64) block << 16 | off);
+	return (uint32) hash_bytes_extended((const unsigned char *) tuple + ZHEAP_HEADER_SIZE,
+										len - ZHEAP_HEADER_SIZE, seed);
+}
+
+/*
+ * Bit 31 is unlike that of the next xid, so that the result is never taken for a
+ * recent transaction.
  */
 TransactionId
-zheap_tuple_hashed_xmin(const char *tuple, uint16 len)
+zheap_tuple_hashed_xmin(Oid reloid, const ItemPointerData *tid,
+						const char *tuple, uint16 len)
 {
 	TransactionId next;
 	TransactionId xid;
 
-	Assert(len >= ZHEAP_HEADER_SIZE);
 	next = XidFromFullTransactionId(ReadNextFullTransactionId());
-	xid = hash_bytes((const unsigned char *) tuple + ZHEAP_HEADER_SIZE,
-					 len - ZHEAP_HEADER_SIZE);
+	xid = zheap_tuple_hash(reloid, ItemPointerGetBlockNumberNoCheck(tid),
+						   ItemPointerGetOffsetNumberNoCheck(tid), tuple, len);
 	xid = (xid & 0x7FFFFFFF) | (~next & 0x80000000);
 	if (!TransactionIdIsNormal(xid))
 		xid += FirstNormalTransactionId;

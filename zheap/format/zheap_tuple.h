@@ -362,7 +362,13 @@ extern void zheap_tuple_slot_find_writer(TupleTableSlot *slot);
 extern void zheap_tuple_slot_set_writer(TupleTableSlot *slot, Fxid writer,
 										CommandId cid);
 
-/* xmin shown for a version that is visible to all: hash of its bytes (Z38) */
-extern TransactionId zheap_tuple_hashed_xmin(const char *tuple, uint16 len);
+/* a version by its table, place and bytes */
+extern uint32 zheap_tuple_hash(Oid reloid, BlockNumber block, OffsetNumber off,
+							   const char *tuple, uint16 len);
+
+/* xmin shown for a version that is visible to all: made of that hash (Z38) */
+extern TransactionId zheap_tuple_hashed_xmin(Oid reloid,
+											 const ItemPointerData *tid,
+											 const char *tuple, uint16 len);
 
 #endif							/* ZHEAP_TUPLE_H */

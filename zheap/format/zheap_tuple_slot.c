@@ -346,6 +346,14 @@ writer_is_own(const ZTupleTableSlot *zslot)
 		TransactionIdIsCurrentTransactionId(XidFromFxid(zslot->writer));
 }
 
+static TransactionId
+hashed_xmin(const ZTupleTableSlot *zslot)
+{
+	return zheap_tuple_hashed_xmin(zslot->base.tts_tableOid,
+								   &zslot->base.tts_tid, zslot->data,
+								   zslot->len);
+}
+
 /* xmin of the version in the tuple slot, as shown to users */
 static TransactionId
 shown_xmin(const ZTupleTableSlot *zslot)
@@ -356,7 +364,7 @@ shown_xmin(const ZTupleTableSlot *zslot)
 	/* it asks who wrote the row, when and where: a hash might be another's */
 	if (IsLogicalWorker())
 		return FrozenTransactionId;
-	return zheap_tuple_hashed_xmin(zslot->data, zslot->len);
+	return hashed_xmin(zslot);
 }
 
 /*
@@ -377,11 +385,11 @@ find_xmin(TupleTableSlot *slot)
 	if (zheap_find_writer_hook == NULL ||
 		!zheap_find_writer_hook(slot, &writer, &cid))
 		return zslot->ended ?
-			zheap_tuple_hashed_xmin(zslot->data, zslot->len) :
+			hashed_xmin(zslot) :
 			shown_xmin(zslot);
 	if (zslot->ended)
 		return writer != InvalidFxid ? XidFromFxid(writer) :
-			zheap_tuple_hashed_xmin(zslot->data, zslot->len);
+			hashed_xmin(zslot);
 	zslot->writer = writer;
 	zslot->cid = cid;
 	zslot->approximate = false;

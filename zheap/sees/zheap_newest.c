@@ -421,6 +421,12 @@ zheap_newest_only_copied(ZReadContext *cx, Buffer buffer, Page page,
 }
 
 /*
+ * Versions looked at, under the page lock: a foreign key's check by an old snapshot
+ * doesn't walk all that a hot row has gone through since.
+ */
+#define LOCKED_LOOK		64
+
+/*
  * Was a version that the snapshot doesn't see made by who had the row locked FOR
  * UPDATE?  The header replaced says so, its bits having been normalised then.
  */
@@ -431,13 +437,14 @@ zheap_newest_was_locked(ZReadContext *cx, Buffer buffer, Page page,
 {
 	ZWalk		walk;
 	ZWalkState	state;
+	int			left = LOCKED_LOOK;
 
 	Assert(IsMVCCSnapshot(snapshot));
 	AssertPageLocked(buffer);
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off,
 					NULL, NULL);
 	state = zheap_walk_start(&walk, page);
-	while (state == ZWALK_OWNED)
+	while (state == ZWALK_OWNED && left-- > 0)
 	{
 		ZXactStatus status = zheap_walk_status(&walk, buffer);
 		uint16		f;

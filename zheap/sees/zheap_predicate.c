@@ -11,7 +11,6 @@
 
 #include "access/subtrans.h"
 #include "access/xact.h"
-#include "common/hashfn.h"
 #include "storage/predicate.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -46,14 +45,6 @@ zheap_predicate_conflict_out(const ZReadContext *cx, Fxid writer)
 StaticAssertDecl(MaxHeapTuplesPerPage < (1 << VERSION_SHIFT),
 				 "offsets leave room for a hash of the version");
 
-/* See zheap_sees.h. */
-uint32
-zheap_predicate_hash(const char *tuple, uint16 len)
-{
-	return hash_bytes((const unsigned char *) tuple + ZHEAP_HEADER_SIZE,
-					  len - ZHEAP_HEADER_SIZE);
-}
-
 static void
 predicate_tid(BlockNumber block, OffsetNumber off, uint32 hash,
 			  ItemPointer tid)
@@ -72,7 +63,8 @@ zheap_predicate_lock(Relation rel, Snapshot snapshot, BlockNumber block,
 	if (!IsolationIsSerializable() || !IsMVCCSnapshot(snapshot))
 		return;
 	predicate_tid(block, off, v->copied ? v->copy_hash :
-				  zheap_predicate_hash(v->data, v->len), &tid);
+				  zheap_tuple_hash(RelationGetRelid(rel), block, off, v->data,
+								   v->len), &tid);
 	PredicateLockTID(rel, &tid, snapshot, XidFromFxid(v->writer));
 }
 
@@ -85,6 +77,8 @@ zheap_predicate_conflict_in(Relation rel, BlockNumber block, OffsetNumber off,
 
 	if (!IsolationIsSerializable())
 		return;
-	predicate_tid(block, off, zheap_predicate_hash(tuple, len), &tid);
+	predicate_tid(block, off,
+				  zheap_tuple_hash(RelationGetRelid(rel), block, off, tuple,
+								   len), &tid);
 	CheckForSerializableConflictIn(rel, &tid, block);
 }

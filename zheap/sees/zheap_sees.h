@@ -34,7 +34,7 @@ typedef struct ZVersion
 
 	/*
 	 * SERIALIZABLE: nothing but copies of the row by rewrites of the table
-	 * lay above it; what zheap_predicate_hash() makes of the newest one
+	 * lay above it; what zheap_tuple_hash() makes of the newest one
 	 */
 	bool		copied;
 	uint32		copy_hash;
@@ -233,7 +233,7 @@ extern bool zheap_newest_only_copied(ZReadContext *cx, Buffer buffer,
 
 /*
  * Did somebody who has committed since the snapshot update the row while he had it
- * locked FOR UPDATE?
+ * locked FOR UPDATE?  Only the last few updates are looked at.
  */
 extern bool zheap_newest_was_locked(ZReadContext *cx, Buffer buffer, Page page,
 									BlockNumber block, OffsetNumber off,
@@ -261,7 +261,6 @@ extern bool zheap_newest_dead_to_all(ZReadContext *cx, Buffer buffer,
  * toasted.  A writer that replaces it sees the copy, so a reader of the version
  * itself, below the copy, locks it under the copy's name.
  */
-extern uint32 zheap_predicate_hash(const char *tuple, uint16 len);
 extern void zheap_predicate_conflict_out(const ZReadContext *cx, Fxid writer);
 extern void zheap_predicate_lock(Relation rel, Snapshot snapshot,
 								 BlockNumber block, OffsetNumber off,

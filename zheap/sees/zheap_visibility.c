@@ -498,7 +498,8 @@ note_copy(const ZReadContext *cx, const ZWalk *walk, ZVersion *v)
 	else if (!v->copied && cx->check_serializable)
 	{
 		v->copied = true;
-		v->copy_hash = zheap_predicate_hash(v->data, v->len);
+		v->copy_hash = zheap_tuple_hash(RelationGetRelid(cx->rel), walk->block,
+										walk->off, v->data, v->len);
 	}
 }
 
