@@ -17,7 +17,8 @@ import throwaway  # noqa: E402
 MAY_WARN = ("there is no transaction in progress", "there is already a transaction",
             "SET LOCAL can only", "unexpected EOF", "invalidation", "aborting wait",
             "SET CONSTRAINTS can only", "does not exist, skipping", "terminating connection because of crash",
-            "is not a PostgreSQL backend process", "logical decoding does not see", "Cannot allocate memory", "some useless files may be left")
+            "is not a PostgreSQL backend process", "logical decoding does not see", "Cannot allocate memory", "some useless files may be left",
+            "cannot reindex exclusion constraint index")
 
 # core's, when decoding is cancelled in a subtransaction
 throwaway.Cluster.known = ("RollbackAndReleaseCurrentSubTransaction: unexpected state",)
