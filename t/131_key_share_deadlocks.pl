@@ -51,6 +51,22 @@ $node->command_ok([ 'pgbench', '-n', '-f', $node->basedir . '/script.sql@3',
 		'-f', $node->basedir . '/key.sql@1', '-c', $clients, '-j', 2,
 		'-t', $each, '--max-tries', 1000, '-d', 'postgres' ], 'some want it FOR UPDATE');
 is($node->safe_psql('postgres', 'SELECT n FROM p WHERE id = 1'), 2 * $clients * $each, 'no update is lost');
+
+# an old snapshot's check of a parent doesn't read all that this has gone through
+$node->safe_psql('postgres', 'CREATE TABLE hot (id int PRIMARY KEY, n int) USING zheap; INSERT INTO hot VALUES (1, 0)');
+my $old = session($node);
+ask($old, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+$node->safe_psql('postgres', q{DO $$ BEGIN FOR i IN 1 .. 20000 LOOP UPDATE hot SET n = n + 1 WHERE id = 1; COMMIT; END LOOP; END $$});
+my $pages;
+for (1 .. 2)
+{
+	my $plan = ask($old, 'EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT n FROM hot WHERE id = 1 FOR KEY SHARE');
+	($pages) = $plan =~ /Buffers: shared hit=(\d+)/;
+	$pages += $1 if $plan =~ /read=(\d+)/;
+}
+cmp_ok($pages, '<', 50, 'pages read again for FOR KEY SHARE by an old snapshot');
+ask($old, 'COMMIT');
+finish_session($old);
 ok(check_tables($node, 'at the end'), 'tables are sound');
 $node->stop;
 log_is_clean($node);

@@ -212,13 +212,12 @@ reset_control(char persistence, UndoLogNumber number)
 	UndoLogShared *log = undo_shmem_log(persistence, number);
 	RelFileLocator locator = undo_file_of_log(persistence, number);
 	Buffer		buffer = undo_file_read_log(persistence, number, 0);
-	BlockNumber nblocks = smgrnblocks(smgropen(locator, INVALID_PROC_NUMBER),
-									  MAIN_FORKNUM);
+	bool		permanent = persistence == RELPERSISTENCE_PERMANENT;
+	BlockNumber nblocks = !permanent ? 1 :
+		smgrnblocks(smgropen(locator, INVALID_PROC_NUMBER), MAIN_FORKNUM);
 	XLogRecPtr	lsn = InvalidXLogRecPtr;
 
 	XLogEnsureRecordSpace(RESET_BLOCKS, 0);
-	if (persistence != RELPERSISTENCE_PERMANENT)
-		nblocks = 1;
 	for (BlockNumber block = 1; block == 1 || block < nblocks;
 		 block += RESET_BLOCKS)
 	{
@@ -226,7 +225,7 @@ reset_control(char persistence, UndoLogNumber number)
 		START_CRIT_SECTION();
 		undo_page_reset_control(BufferGetPage(buffer));
 		MarkBufferDirty(buffer);
-		if (persistence == RELPERSISTENCE_PERMANENT)
+		if (permanent)
 			lsn = log_reset(buffer, locator, block,
 							Min(block + RESET_BLOCKS, nblocks));
 		/* a scan that misses a block finds that the head is another, too */

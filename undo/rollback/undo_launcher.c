@@ -233,18 +233,13 @@ worker_is_running(const KnownDatabase *db)
 static void
 bury_worker(KnownDatabase *db, TimestampTz now)
 {
-	int			delay = DATABASE_RETRY_MS;
-
 	Assert(db->handle != NULL);
 	pfree(db->handle);
 	db->handle = NULL;
 	if (TimestampDifferenceExceeds(db->started, now, LONG_LIFE_MS))
 		db->short_lives = 0;
-	for (int i = 0; i < db->short_lives && delay < LAST_RETRY_MS; i++)
-		delay *= 2;
-	db->short_lives++;
-	db->not_before =
-		TimestampTzPlusMilliseconds(db->started, Min(delay, LAST_RETRY_MS));
+	db->not_before = undo_worker_retry_at(db->started, db->short_lives++,
+										  DATABASE_RETRY_MS, LAST_RETRY_MS);
 }
 
 static KnownDatabase *

@@ -228,7 +228,6 @@ static void
 remember_failed(Oid dboid)
 {
 	FailedVisit *failed = find_failed(dboid);
-	int			delay = FIRST_RETRY_MS;
 
 	Assert(OidIsValid(dboid));
 	if (failed == NULL)
@@ -240,12 +239,9 @@ remember_failed(Oid dboid)
 		failed_visits = lappend(failed_visits, failed);
 		MemoryContextSwitchTo(old);
 	}
-	for (int i = 0; i < failed->failures && delay < LAST_RETRY_MS; i++)
-		delay *= 2;
-	failed->failures++;
 	failed->not_before =
-		TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
-									Min(delay, LAST_RETRY_MS));
+		undo_worker_retry_at(GetCurrentTimestamp(), failed->failures++,
+							 FIRST_RETRY_MS, LAST_RETRY_MS);
 }
 
 static void

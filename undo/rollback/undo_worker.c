@@ -203,6 +203,18 @@ forget_failed(FailedRun *failed)
 	*failed = failed_runs[--nfailed];
 }
 
+/* See undo_worker.h. */
+TimestampTz
+undo_worker_retry_at(TimestampTz from, int failures, int first_ms,
+					 int last_ms)
+{
+	int			delay = first_ms;
+
+	for (int i = 0; i < failures && delay < last_ms; i++)
+		delay *= 2;
+	return TimestampTzPlusMilliseconds(from, Min(delay, last_ms));
+}
+
 /*
  * After an error: try this run later, ever later.  If too many fail the one
  * that is due first makes room; it will merely be tried sooner.
@@ -211,7 +223,6 @@ static void
 remember_failed(char persistence, UndoRecPtr urp)
 {
 	FailedRun  *failed = find_failed(persistence, urp);
-	int			delay = FIRST_RETRY_MS;
 
 	if (failed == NULL)
 	{
@@ -230,12 +241,9 @@ remember_failed(char persistence, UndoRecPtr urp)
 		failed->urp = urp;
 		failed->failures = 0;
 	}
-	for (int i = 0; i < failed->failures && delay < LAST_RETRY_MS; i++)
-		delay *= 2;
-	failed->failures++;
 	failed->not_before =
-		TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
-									Min(delay, LAST_RETRY_MS));
+		undo_worker_retry_at(GetCurrentTimestamp(), failed->failures++,
+							 FIRST_RETRY_MS, LAST_RETRY_MS);
 }
 
 static void

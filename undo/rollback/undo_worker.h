@@ -10,6 +10,7 @@
 #ifndef UNDO_WORKER_H
 #define UNDO_WORKER_H
 
+#include "datatype/timestamp.h"
 #include "nodes/pg_list.h"
 #include "utils/relcache.h"
 
@@ -70,6 +71,13 @@ extern int	undo_survey_unreachable(Oid *databases, int max);
  * can't be visited?
  */
 extern bool undo_worker_run_is_held(Fxid writer);
+
+/*
+ * When to try again what failed so many times before: first_ms later, then twice
+ * as long each time, last_ms at most.
+ */
+extern TimestampTz undo_worker_retry_at(TimestampTz from, int failures,
+										int first_ms, int last_ms);
 
 extern bool undo_rollback_paused;
 
