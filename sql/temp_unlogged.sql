@@ -104,6 +104,57 @@ BEGIN;
 UPDATE tmp SET n = 1;
 PREPARE TRANSACTION 'no temp';
 SELECT count(*), sum(n) FROM tmp;
+-- CLUSTER of what its transaction has changed, taken back: the new file's copies go
+CREATE TEMP TABLE clu (id int PRIMARY KEY, n int, t text);
+ALTER TABLE clu ALTER t SET STORAGE external;
+INSERT INTO clu SELECT g, g, repeat('c', CASE WHEN g % 10 = 0 THEN 3000 WHEN g % 25 = 1 THEN 1900 ELSE 10 END)
+	FROM generate_series(1, 100) g;
+ALTER TABLE clu CLUSTER ON clu_pkey;
+CREATE TEMP VIEW clu_sum AS SELECT count(*), sum(n), sum(id) AS ids, sum(length(t)) AS length FROM clu;
+TABLE clu_sum;
+BEGIN; UPDATE clu SET n = 0 WHERE id = 1; CLUSTER clu; ROLLBACK;
+TABLE clu_sum;
+BEGIN; INSERT INTO clu VALUES (1000, 1, 'i'); CLUSTER clu; ROLLBACK;
+TABLE clu_sum;
+-- moved, ended, large, with another key, changed again afterwards
+BEGIN;
+UPDATE clu SET t = repeat('m', 1950) WHERE id % 3 = 0;
+DELETE FROM clu WHERE id % 7 = 0;
+UPDATE clu SET t = repeat('l', 9000) WHERE id % 10 = 1;
+UPDATE clu SET id = id + 500 WHERE id % 11 = 0;
+CLUSTER clu;
+UPDATE clu SET n = n + 1 WHERE id % 2 = 0;
+DELETE FROM clu WHERE id < 20;
+INSERT INTO clu SELECT g, g, 'new' FROM generate_series(1, 10) g;
+TABLE clu_sum;
+ROLLBACK;
+TABLE clu_sum;
+-- to savepoints before the change, between it and CLUSTER, after CLUSTER
+BEGIN;
+SAVEPOINT a; DELETE FROM clu WHERE id < 10; CLUSTER clu; ROLLBACK TO a;
+TABLE clu_sum;
+UPDATE clu SET n = 1;
+SAVEPOINT b; CLUSTER clu; CLUSTER clu; UPDATE clu SET n = 2; ROLLBACK TO b;
+TABLE clu_sum;
+SAVEPOINT c; CLUSTER clu; UPDATE clu SET n = 3; RELEASE c;
+SAVEPOINT d; UPDATE clu SET n = 4; DELETE FROM clu WHERE id > 50; ROLLBACK TO d;
+TABLE clu_sum;
+SAVEPOINT e; CLUSTER clu; INSERT INTO clu VALUES (2000, 1, 'i'); ROLLBACK TO e;
+COMMIT;
+TABLE clu_sum;
+SELECT * FROM zheap_check('clu');
+DO $$
+BEGIN
+	UPDATE clu SET n = n + 1;
+	CLUSTER clu;
+	RAISE EXCEPTION 'no';
+EXCEPTION WHEN raise_exception THEN NULL;
+END $$;
+TABLE clu_sum;
+SET enable_seqscan = off;
+SELECT count(*), sum(n) FROM clu WHERE id BETWEEN 1 AND 2000;
+RESET enable_seqscan;
+SELECT * FROM zheap_check('clu');
 -- unlogged
 CREATE UNLOGGED TABLE unl (id int PRIMARY KEY, n int, t text);
 INSERT INTO unl SELECT g, g, repeat('u', g % 30) FROM generate_series(1, 1000) g;

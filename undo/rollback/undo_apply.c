@@ -132,7 +132,7 @@ undo_apply_page(Relation rel, BlockNumber block)
  * The abort record in WAL already carries the unlink of these files; logging
  * a change of their pages after it would make recovery fail (U13).
  * Only meaningful inside an abort callback; temporary files are never
- * included and needn't be.
+ * included and needn't be: the client takes back what is in them, too.
  */
 static bool
 file_is_doomed(RelFileLocator locator)
