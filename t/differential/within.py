@@ -43,7 +43,7 @@ ROWS = 8
 TABLES = ("t", "p")
 # an index scan visits the rows of both sides in the same order
 PLANNER = """SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off;
-SET enable_mergejoin = off; SET enable_material = off; SET within.depth = '0'; SET statement_timeout = '120s';
+SET enable_mergejoin = off; SET enable_material = off; SET within.depth = '0'; SET statement_timeout = '300s';
 SET seq_page_cost = 0; SET random_page_cost = 0; SET plan_cache_mode = force_custom_plan;
 SET max_parallel_workers_per_gather = 0"""
 # a script is "OP:OFFSET ..."; each is done to the row OFFSET from the one given

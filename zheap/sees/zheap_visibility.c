@@ -351,7 +351,7 @@ version_accept(ZReadContext *cx, ZWalk *walk, ZWalkState state, Buffer buffer,
 
 #ifdef USE_ASSERT_CHECKING
 /* records looked at for that; a history of my own may be of any length */
-#define AGREE_BUDGET			1000
+#define AGREE_BUDGET			50
 
 /*
  * An MVCC snapshot is taken to see the version: do its records say so?  Yes, too,
