@@ -537,11 +537,7 @@ log_is_readable(char persistence)
 static uint64
 log_file_blocks(char persistence, UndoLogNumber log)
 {
-	SMgrRelation reln = smgropen(undo_file_of_log(persistence, log),
-								 INVALID_PROC_NUMBER);
-
-	return smgrexists(reln, MAIN_FORKNUM) ? smgrnblocks(reln, MAIN_FORKNUM) :
-		0;
+	return undo_file_blocks(undo_file_of_log(persistence, log));
 }
 
 typedef uint64 (*log_measure_fn) (char persistence, UndoLogNumber log);

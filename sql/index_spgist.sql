@@ -84,6 +84,14 @@ CREATE INDEX ON si_long USING spgist (t);
 INSERT INTO si_long SELECT i, repeat(chr(97 + i % 3), i % 5) || i || repeat('x', i % 100)
 	FROM generate_series(1, 3000) i;
 SELECT count(*) FROM zheap_check('si_long');
+-- which bulk deletion names twice as long as they are young
+BEGIN;
+CREATE TABLE si_led (t text) USING zheap;
+CREATE INDEX ON si_led USING spgist (t);
+INSERT INTO si_led SELECT repeat(chr(97 + g % 20), g % 30 * 40) FROM generate_series(1, 24) g;
+SELECT * FROM zheap_check('si_led');
+COMMIT;
+DROP TABLE si_led;
 DROP TABLE si_long;
 DROP TABLE si, index_q;
 DROP FUNCTION index_ask, index_plans;

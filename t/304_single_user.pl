@@ -23,9 +23,9 @@ my $before = $node->safe_psql('postgres', $all);
 # statements, one a line; the values that they return
 sub single
 {
-	my ($sql) = @_;
+	my ($sql, $database) = @_;
 	my ($out, $err) = ('', '');
-	IPC::Run::run([ 'postgres', '--single', '-F', '-D', $node->data_dir, 'postgres' ],
+	IPC::Run::run([ 'postgres', '--single', '-F', '-D', $node->data_dir, $database // 'postgres' ],
 		'<', \$sql, '>', \$out, '2>', \$err) or note($err);
 	unlike($err, qr/PANIC|TRAP|FATAL/, 'single-user mode ends well');
 	return join ',', $out =~ /^\t \d+: \S+ = "([^"]*)"/mg;
@@ -61,6 +61,22 @@ is($out, join(',', 't', (1) x 200, 't', 3000, $sum, 150000, 250), 'transactions 
 
 $node->start;
 is($node->safe_psql('postgres', $all), "3000|$sum|150000", 'the server shows the same');
+# --- a copy of a database in which changes are to be rolled back
+set_conf($node, 'zheap.rollback_paused' => 'on');
+$node->safe_psql('postgres', 'CREATE DATABASE source');
+$node->safe_psql('source', q{
+CREATE EXTENSION zheap_am;
+CREATE TABLE y (a int, b int) USING zheap;
+INSERT INTO y SELECT g, 0 FROM generate_series(1, 3000) g;
+SET zheap.rollback_foreground_size = 0;
+BEGIN; UPDATE y SET b = 1; ROLLBACK;});
+$node->stop;
+$node->append_conf('postgresql.conf', "zheap.rollback_paused = off\n");
+single("CREATE DATABASE copy TEMPLATE source\n");
+is(single("SELECT count(*) AS n FROM pg_database WHERE datname = 'copy'\n"), '0', 'no copy is made from another database');
+is(single("CREATE DATABASE copy TEMPLATE source\nSELECT sum(b) AS n FROM y\n", 'source'), '0', 'the source rolls back');
+is(single("SELECT sum(b) AS n FROM y\n", 'copy'), '0', 'and is copied');
+$node->start;
 undo_quiet($node, 'afterwards');
 check_tables($node, 'afterwards');
 $node->stop;

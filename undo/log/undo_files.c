@@ -223,20 +223,21 @@ undo_file_used_blocks(char persistence, UndoLogNumber log)
 		return pg_atomic_read_u32(&undo_shmem_log(persistence,
 												  log)->used_blocks);
 	}
-	else
-	{
-		SMgrRelation smgr = smgropen(undo_file_of_log(persistence, log),
-									 INVALID_PROC_NUMBER);
+	return undo_file_blocks(undo_file_of_log(persistence, log));
+}
 
-		return smgrexists(smgr, MAIN_FORKNUM) ?
-			smgrnblocks(smgr, MAIN_FORKNUM) : 0;
-	}
+BlockNumber
+undo_file_blocks(RelFileLocator locator)
+{
+	SMgrRelation smgr = smgropen(locator, INVALID_PROC_NUMBER);
+
+	return smgrexists(smgr, MAIN_FORKNUM) ?
+		smgrnblocks(smgr, MAIN_FORKNUM) : 0;
 }
 
 Buffer
 undo_file_read_control(RelFileLocator locator, uint32 magic, bool permanent)
 {
-	SMgrRelation smgr = smgropen(locator, INVALID_PROC_NUMBER);
 	Buffer		buffer;
 	Page		page;
 	const char *problem;
@@ -244,8 +245,7 @@ undo_file_read_control(RelFileLocator locator, uint32 magic, bool permanent)
 	Assert((magic == UNDO_GLOBAL_MAGIC) ==
 		   (locator.relNumber == UNDO_GLOBAL_RELNUMBER));
 	Assert(magic == UNDO_GLOBAL_MAGIC || magic == UNDO_CONTROL_MAGIC);
-	if (!smgrexists(smgr, MAIN_FORKNUM) ||
-		smgrnblocks(smgr, MAIN_FORKNUM) == 0)
+	if (undo_file_blocks(locator) == 0)
 		return InvalidBuffer;
 	buffer = undo_file_read(locator, 0, RBM_NORMAL, permanent);
 	LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);

@@ -50,6 +50,9 @@ extern Buffer undo_file_read_in_order(char persistence, UndoLogNumber log,
 									  BlockNumber block,
 									  BufferAccessStrategy strategy);
 
+/* blocks of a file, 0 if there is none */
+extern BlockNumber undo_file_blocks(RelFileLocator locator);
+
 /* blocks of a log that hold something */
 extern BlockNumber undo_file_used_blocks(char persistence, UndoLogNumber log);
 

@@ -114,9 +114,9 @@ control_problem(char persistence, UndoLogNumber number,
 }
 
 /*
- * The control page says what can't be: nobody writes to the log, whoever
- * scans it gets an error, so that U stays (U2, U17), and readers find what
- * the file has.
+ * There is no control page, or it says what can't be: nobody writes to the log,
+ * whoever scans it gets an error, so that U stays (U2, U17), and readers find
+ * what the file has.
  */
 static void
 retire_unknown(char persistence, UndoLogNumber number, BlockNumber nblocks,
@@ -136,7 +136,10 @@ retire_unknown(char persistence, UndoLogNumber number, BlockNumber nblocks,
 					"unlogged" : "permanent", number, problem)));
 }
 
-/* Mirror a log's control page in shared memory. */
+/*
+ * Mirror in shared memory the control page of a log that the global page
+ * counts.
+ */
 static void
 load_log(char persistence, UndoLogNumber number)
 {
@@ -146,20 +149,18 @@ load_log(char persistence, UndoLogNumber number)
 		undo_file_read_control(locator, UNDO_CONTROL_MAGIC,
 							   persistence == RELPERSISTENCE_PERMANENT);
 	UndoControlData control;
-	BlockNumber nblocks;
+	BlockNumber nblocks = undo_file_blocks(locator);
 	const char *problem;
 
 	Assert(LWLockHeldByMeInMode(UndoShmem->lock, LW_EXCLUSIVE));
 	if (!BufferIsValid(buffer))
 	{
-		pg_atomic_write_u32(&log->state, UNDO_LOG_ABSENT);
+		retire_unknown(persistence, number, nblocks, "there is none");
 		return;
 	}
 	AssertPageExclusive(buffer);
 	control = *UndoPageGetControl(BufferGetPage(buffer));
 	UnlockReleaseBuffer(buffer);
-	nblocks = smgrnblocks(smgropen(locator, INVALID_PROC_NUMBER),
-						  MAIN_FORKNUM);
 	problem = control_problem(persistence, number, &control, nblocks);
 	if (problem != NULL)
 	{
@@ -287,6 +288,37 @@ reset_logs(char persistence)
 }
 
 /*
+ * Make the global page, which there isn't, though not in a cluster that has
+ * lost it: a log's control page gets to disk after both are in WAL.
+ */
+static void
+make_global(Fxid horizon)
+{
+	Assert(LWLockHeldByMeInMode(UndoShmem->lock, LW_EXCLUSIVE));
+	for (int i = 0; i < UndoShmem->maxlogs; i++)
+	{
+		RelFileLocator locator =
+			undo_file_of_log(RELPERSISTENCE_PERMANENT, i);
+		Buffer		buffer =
+			undo_file_read_control(locator, UNDO_CONTROL_MAGIC, true);
+
+		if (!BufferIsValid(buffer))
+			continue;
+		UnlockReleaseBuffer(buffer);
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("global control page of the undo store is lost"),
+				 errdetail("File base/%u/%u is missing or empty, but there are undo logs.",
+						   UNDO_DATABASE, UNDO_GLOBAL_RELNUMBER),
+				 errhint("Restore the file, or the cluster, from a backup.")));
+	}
+	undo_horizons_create(horizon, horizon);
+	ereport(LOG,
+			(errmsg("undo store was created in directory base/%u",
+					UNDO_DATABASE)));
+}
+
+/*
  * Everything a primary needs.  The horizons jump if there is no undo (U14),
  * also downwards: pg_upgrade and pg_resetwal may set the next xid back.  To
  * readers all writers below all_visible_before are visible, so with undo in
@@ -309,7 +341,7 @@ load_primary(void)
 	{
 		if (IsBinaryUpgrade)
 			return false;
-		undo_horizons_create(horizon, horizon);
+		make_global(horizon);
 		if (!load_global(&stored))
 			elog(ERROR,
 				 "could not create the global control page of the undo store");

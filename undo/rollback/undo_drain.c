@@ -56,6 +56,19 @@
 static ExecutorStart_hook_type prev_executor_start = NULL;
 static ProcessUtility_hook_type prev_process_utility = NULL;
 
+/*
+ * The one process of single-user mode rolls back itself what is to be rolled
+ * back in the database it is connected to; else the workers do.
+ */
+static void
+roll_back_alone(void)
+{
+	if (IsUnderPostmaster)
+		return;
+	undo_survey_alone();
+	undo_worker_rollback_here();
+}
+
 /* Have the launcher look for rollbacks, and wait a moment. */
 static void
 wait_for_workers(void)
@@ -72,8 +85,7 @@ wait_for_workers(void)
 /*
  * Wait until no database has an aborted transaction to be rolled back, at
  * most timeout milliseconds; returns whether that was reached.  No lock may
- * be held.  The one process of single-user mode does the work itself, for the
- * database it is connected to.
+ * be held.
  */
 bool
 undo_drain(int64 timeout)
@@ -88,11 +100,7 @@ undo_drain(int64 timeout)
 		int			usecs;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!IsUnderPostmaster)
-		{
-			undo_survey_alone();
-			undo_worker_rollback_here();
-		}
+		roll_back_alone();
 		if (!undo_scan_has_unapplied(InvalidOid))
 			return true;
 		TimestampDifference(start, GetCurrentTimestamp(), &secs, &usecs);
@@ -219,6 +227,7 @@ drain_source(const char *name)
 	TimestampTz start = GetCurrentTimestamp();
 
 	Assert(!RecoveryInProgress());
+	roll_back_alone();
 	for (;;)
 	{
 		Oid			dboid = lock_source(name);
@@ -247,14 +256,14 @@ drain_source(const char *name)
 		}
 		UnlockSharedObject(DatabaseRelationId, dboid, 0, ShareLock);
 
-		if (undo_rollback_paused ||
+		if (undo_rollback_paused || !IsUnderPostmaster ||
 			TimestampDifferenceExceeds(start, GetCurrentTimestamp(),
 									   DRAIN_MS))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_IN_USE),
 					 errmsg("source database \"%s\" has aborted transactions that are not rolled back yet",
 							name),
-					 errhint("Try again when the undo rollback workers are done. Look at zheap.rollback_paused, zheap.max_rollback_workers and the server log.")));
+					 errhint("Try again when the undo rollback workers are done; in single-user mode there are none. Look at zheap.rollback_paused, zheap.max_rollback_workers and the server log.")));
 		wait_for_workers();
 		CHECK_FOR_INTERRUPTS();
 	}

@@ -135,24 +135,27 @@ add_record(SharedRead *r, const UndoRecord *rec, const ZUndo *u)
 
 /*
  * A link leads to no younger transaction, and on its undo page to an older
- * record, so that no chain is walked for ever.
+ * record, so that no chain is walked for ever: rec was met by way of that at
+ * above, if there is one.  (What a link names may be gone, and its page another
+ * one.  The place of what was fetched is its own.)
  */
 static void
 check_link(const UndoRecord *rec, const ZUndo *u, const SharedLink *link,
-		   BlockNumber block)
+		   UndoRecPtr above, BlockNumber block)
 {
-	bool		back = (u->flags & ZUNDO_TENURE_START) == 0 &&
-		(u->below_youngest > link->youngest ||
-		 (u->below_ends && !link->ends) ||
-		 (u->chain >= rec->urp &&
-		  UndoRecPtrGetLog(u->chain) == UndoRecPtrGetLog(rec->urp) &&
-		  UndoRecPtrGetBlock(u->chain) == UndoRecPtrGetBlock(rec->urp)));
+	bool		back = UndoRecPtrIsValid(above) && rec->urp >= above &&
+		UndoRecPtrGetLog(rec->urp) == UndoRecPtrGetLog(above) &&
+		UndoRecPtrGetBlock(rec->urp) == UndoRecPtrGetBlock(above);
 
+	if ((u->flags & ZUNDO_TENURE_START) == 0)
+		back |= u->below_youngest > link->youngest ||
+			(u->below_ends && !link->ends);
 	if (!ZUndoIsShared(u) || back)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("undo record " UndoRecPtrFormat " of table block %u is none of the page's shared xact slot, or names %s",
-						UndoRecPtrFormatArgs(rec->urp), block,
+						UndoRecPtrFormatArgs(UndoRecPtrIsValid(above) ? above :
+											 rec->urp), block,
 						back ? "a younger one" : "no other")));
 }
 
@@ -163,6 +166,7 @@ read_chain(UndoReader *reader, const ZShared *s, BlockNumber block,
 {
 	UndoRecord *rec = palloc(sizeof(UndoRecord));
 	ZUndo	   *u = palloc(sizeof(ZUndo));
+	UndoRecPtr	above = InvalidUndoRecPtr;
 	int			until_look = ZWALK_LOOK_UP;
 	bool		met = false;
 
@@ -178,7 +182,7 @@ read_chain(UndoReader *reader, const ZShared *s, BlockNumber block,
 									block, rec))
 			break;
 		zheap_undo_decode(rec, u);
-		check_link(rec, u, &link, block);
+		check_link(rec, u, &link, above, block);
 		add_record(r, rec, u);
 		if (u->flags & ZUNDO_TENURE_START)
 		{
@@ -186,6 +190,7 @@ read_chain(UndoReader *reader, const ZShared *s, BlockNumber block,
 			r->base_urp = u->chain;
 			break;
 		}
+		above = rec->urp;
 		link.youngest = u->below_youngest;
 		link.ends = u->below_ends;
 		link.urp = u->chain;

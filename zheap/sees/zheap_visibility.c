@@ -461,7 +461,9 @@ own_is_accepted(const ZReadContext *cx, ZWalk *walk)
 		return false;
 	if (zheap_own_changes_precede(curcid))
 		return true;
-	h = walk->slot != NULL ? zheap_walk_own_history(walk) :
+	/* once a walk: on the way back each record would be another history */
+	h = walk->slot != NULL && walk->steps == 0 ?
+		zheap_walk_own_history(walk) :
 		zheap_own_history_get(walk->rel, walk->block, walk->fxid, walk->urp);
 	if (h == NULL)
 		return false;
