@@ -610,7 +610,7 @@ undo_worker_rollback_batch(bool *remaining)
 
 /*
  * Report a failed batch, and put its run off unless we were only asked to get
- * out of the way.
+ * out of the way, or to end.
  */
 static void
 worker_recover(MemoryContext context)
@@ -623,7 +623,8 @@ worker_recover(MemoryContext context)
 	FlushErrorState();
 	AbortOutOfAnyTransaction();
 	MemoryContextSwitchTo(context);
-	if (error->sqlerrcode != ERRCODE_QUERY_CANCELED)
+	if (error->sqlerrcode != ERRCODE_QUERY_CANCELED &&
+		error->sqlerrcode != ERRCODE_ADMIN_SHUTDOWN)
 	{
 		if (current_run != InvalidUndoRecPtr)
 		{
