@@ -599,7 +599,7 @@ rollback_shared(Rollback *rb)
 			continue;
 		}
 		if (!ZUndoIsShared(&walk->undo) || !ZUndoIsChange(&walk->undo) ||
-			walk->undo.offset != off)
+			ZUndoIsCopy(&walk->undo) || walk->undo.offset != off)
 			zheap_walk_corrupt(walk->rel, walk->block, off,
 							   "a record that ended the row");
 		rollback_change(rb, ZXACT_SHARED);

@@ -143,19 +143,19 @@ static void
 check_link(const UndoRecord *rec, const ZUndo *u, const SharedLink *link,
 		   UndoRecPtr above, BlockNumber block)
 {
-	bool		back = UndoRecPtrIsValid(above) && rec->urp >= above &&
+	bool		astray = UndoRecPtrIsValid(above) && rec->urp >= above &&
 		UndoRecPtrGetLog(rec->urp) == UndoRecPtrGetLog(above) &&
 		UndoRecPtrGetBlock(rec->urp) == UndoRecPtrGetBlock(above);
+	bool		back = astray ||
+		((u->flags & ZUNDO_TENURE_START) == 0 &&
+		 (u->below_youngest > link->youngest ||
+		  (u->below_ends && !link->ends)));
 
-	if ((u->flags & ZUNDO_TENURE_START) == 0)
-		back |= u->below_youngest > link->youngest ||
-			(u->below_ends && !link->ends);
 	if (!ZUndoIsShared(u) || back)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("undo record " UndoRecPtrFormat " of table block %u is none of the page's shared xact slot, or names %s",
-						UndoRecPtrFormatArgs(UndoRecPtrIsValid(above) ? above :
-											 rec->urp), block,
+						UndoRecPtrFormatArgs(astray ? above : rec->urp), block,
 						back ? "a younger one" : "no other")));
 }
 
