@@ -186,8 +186,8 @@ def next_fxid(cluster):
         newest = max(n for n in os.listdir(wal)
                      if re.fullmatch("[0-9A-F]{8}%08X%08X" % (high, low >> 24), n) and
                      os.path.getsize(os.path.join(wal, n)) > 0)
-        said = cluster.tool("pg_waldump", "-p", wal, "-n", "1",
-                            "-t", str(int(newest[:8], 16)), "-s", place)
+        # named, or any file would be asked for their size, one just made, too
+        said = cluster.tool("pg_waldump", "-n", "1", "-s", place, os.path.join(wal, newest))
     epoch, xid = re.search(r"(?:; xid|NextXID:) +(\d+):(\d+)", said).groups()
     return int(epoch) << 32 | int(xid)
 
