@@ -1,6 +1,8 @@
 # While an abort waits to be rolled back, row locks in the chain of a page's shared
 # xact slot are discarded before the chain is over: a new one names a record that is
 # gone, and may lie in its place, or before that on the undo page.  That is no damage.
+# Then the worker that rolls back a change of that chain is told to end while it reads
+# it: that is no failure.
 # Needs a server with assertions (undo_debug.h).
 use strict;
 use warnings;
@@ -17,7 +19,7 @@ fsync = off
 zheap.rollback_paused = on
 zheap.discard_naptime = 10ms
 zheap.undo_log_rest_size = 256kB
-zheap.debug_set = 'shared-slot=1,undo-page-bytes=300'
+zheap.debug_set = 'shared-slot=1,undo-page-bytes=300,look-up=1'
 });
 $node->start;
 needs_assertions($node);
@@ -58,7 +60,18 @@ for my $i (1 .. 300)
 is($failed, '', 'rows are locked, whatever became of the records below');
 is($node->safe_psql('postgres', "SELECT status FROM zheap_page_slots('p', 0) WHERE id = 255"), 'shared', 'through the shared xact slot');
 cmp_ok($node->safe_psql('postgres', 'SELECT h::text::int8 - u::text::int8 FROM zheap_horizons()'), '>', 1000, 'undo was discarded above U');
+
+ask($locker, 'SET zheap.rollback_foreground_size = 0; BEGIN; DELETE FROM p WHERE id = 3; ROLLBACK');
 finish_session($locker);
+order_point($node, 'long-walk', 'wait');
+$node->safe_psql('postgres', 'ALTER SYSTEM SET zheap.rollback_paused = off; SELECT pg_reload_conf()');
+ok(wait_at_point($node, 'long-walk'), 'the chain is read');
+is($node->safe_psql('postgres', q{
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE backend_type = 'undo rollback worker'}), 't', '... by a rollback worker, which is told to end');
+leave_point($node, 'long-walk');
+undo_quiet($node, 'at the end');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM p'), '20', 'what aborted was rolled back');
 ok(check_tables($node, 'at the end'), 'tables are sound');
 $node->stop;
 log_is_clean($node);
