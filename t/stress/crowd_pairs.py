@@ -102,6 +102,7 @@ class Pair:
         self.row = 0            # that the statement may wait for
         self.changed = set()    # rows, by this transaction
         self.met = []           # those that it has asked for
+        self.has_waited = False  # this transaction
 
     def done(self):
         return [s.look() for s in self.sides]
@@ -184,6 +185,7 @@ class Crowd:
                     p.number, p.sql, *(("heap", "zheap") if zheap else ("zheap", "heap")),
                     [str(s.answer)[:200] for s in p.sides if not s.busy],
                     [x for x in locks if x[0] in [s.pid for s in p.sides]]))
+            p.has_waited |= not heap
             if heap and p.sql and not self.compare_answers(p):
                 return self.compare()
         if self.args.locks:
@@ -255,8 +257,9 @@ class Crowd:
         """Take away locks that are rightly on one side only."""
         xid, queue = ("transactionid", "ExclusiveLock", True), ("tuple", "AccessShareLock", True)
         # who has changed a row need not lock it nor get a subtransaction's id for that; on
-        # heap who has waited gets one to lock newer versions, too
-        while (p.changed or p.sql) and heap.count(xid) > max(zheap.count(xid), not p.sql):
+        # heap who has waited gets one to lock newer versions, too, and keeps it
+        least = 1 if p.changed and not p.sql else 0
+        while (p.changed or p.has_waited) and heap.count(xid) > max(zheap.count(xid), least):
             heap.remove(xid)
         # a lock that isn't remembered is recorded again, by a subtransaction
         while p.savepoints and zheap.count(xid) > max(heap.count(xid), 1):
@@ -421,7 +424,7 @@ class Crowd:
                 self.savepoint(p)
             else:
                 if not p.open:
-                    p.open, p.changed, p.met = True, set(), []
+                    p.open, p.changed, p.met, p.has_waited = True, set(), [], False
                     self.quick(p, "BEGIN")
                 self.send(p, self.statement(p))
                 self.compare()
