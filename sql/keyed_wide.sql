@@ -153,6 +153,26 @@ SELECT wide_differences();
 SELECT count(*) AS marked FROM generate_series(0, pg_relation_size('wz') / 8192 - 1) b,
 	zheap_page_items('wz', b::int) i WHERE 'stale' = ANY (i.flags);
 SELECT * FROM zheap_check('wz');
-DROP TABLE wz, wh, wz_was;
+-- functions of the whole row: inlined, they ask for one column
+SELECT both_do('UPDATE @ SET v = id');
+SELECT both_do('CREATE FUNCTION @_v(@) RETURNS int IMMUTABLE LANGUAGE sql AS ''SELECT $1.v''');
+SELECT both_do('CREATE FUNCTION @_large(@) RETURNS boolean IMMUTABLE LANGUAGE sql AS ''SELECT $1.v > 150''');
+SELECT both_do('CREATE UNIQUE INDEX @_row ON @ (@_v(@))');
+SELECT both_do('CREATE INDEX @_row_partial ON @ (id) WHERE @_large(@)');
+SELECT both_do('UPDATE @ SET v = 3 WHERE id = 5');
+SELECT both_do('UPDATE @ SET v = 1009 WHERE id = 9');
+SELECT both_do('UPDATE @ SET v = -v WHERE id = 190');
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SELECT id FROM wz WHERE wz_v(wz) = 1009;
+DROP INDEX wz_row;
+EXPLAIN (COSTS OFF) SELECT id, v FROM wz WHERE wz_large(wz) AND id < 156 ORDER BY id;
+SELECT id, v FROM wz WHERE wz_large(wz) AND id < 156 ORDER BY id;
+SELECT count(*) FROM wz WHERE wz_large(wz) AND id BETWEEN 186 AND 194;
+RESET enable_seqscan;
+RESET enable_bitmapscan;
+SELECT * FROM zheap_check('wz');
+SET client_min_messages = warning;
+DROP TABLE wz, wh, wz_was CASCADE;
 DROP FUNCTION both_do, wide_differences, wide_moved, heap_like;
 DROP PROCEDURE keyed_allow;

@@ -29,6 +29,7 @@
 #include "catalog/pg_am_d.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_type_d.h"
+#include "nodes/nodes.h"
 #include "optimizer/optimizer.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -36,6 +37,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 
 #include "undo/undo_debug.h"
 #include "zheap/format/zheap_format.h"
@@ -148,6 +150,23 @@ add_column(Bitmapset *attrs, AttrNumber attnum)
 		bms_add_member(attrs, attnum - FirstLowInvalidHeapAttributeNumber);
 }
 
+/*
+ * The columns of an index's expressions, or predicate, as they were written and as
+ * core looks for changes: a function that is inlined may ask for one column where
+ * core goes by the whole row.
+ */
+static Bitmapset *
+add_columns_as_written(Bitmapset *attrs, Relation index, AttrNumber what)
+{
+	bool		isnull;
+	Datum		written = SysCacheGetAttr(INDEXRELID, index->rd_indextuple,
+									  what, &isnull);
+
+	if (!isnull)
+		pull_varattnos(stringToNode(TextDatumGetCString(written)), 1, &attrs);
+	return attrs;
+}
+
 Bitmapset *
 zheap_keyed_hard_columns(Relation index)
 {
@@ -155,9 +174,8 @@ zheap_keyed_hard_columns(Relation index)
 
 	for (int i = index->rd_index->indnkeyatts; i < index->rd_index->indnatts; i++)
 		attrs = add_column(attrs, index->rd_index->indkey.values[i]);
-	pull_varattnos((Node *) RelationGetIndexExpressions(index), 1, &attrs);
-	pull_varattnos((Node *) RelationGetIndexPredicate(index), 1, &attrs);
-	return attrs;
+	attrs = add_columns_as_written(attrs, index, Anum_pg_index_indexprs);
+	return add_columns_as_written(attrs, index, Anum_pg_index_indpred);
 }
 
 /* what is remembered of a table's indexes */
