@@ -226,6 +226,14 @@ typedef bool TU_UpdateIndexes;
 #define ResolveRecoveryConflictWithSnapshotFullXid(xid, is_catalog, locator) \
 	ResolveRecoveryConflictWithSnapshotFullXid(xid, locator)
 #define index_vacuum_set_heap(info, rel)	((void) 0)
+
+struct VacuumCutoffs
+{
+	TransactionId relfrozenxid;
+	MultiXactId relminmxid;
+};
+#define vacuum_xid_failsafe_check(cutoffs) \
+	vacuum_xid_failsafe_check((cutoffs)->relfrozenxid, (cutoffs)->relminmxid)
 /* databases only */
 #define object_ownercheck(class, object, role) \
 	pg_database_ownercheck(object, role)

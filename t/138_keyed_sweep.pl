@@ -71,6 +71,11 @@ for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 }
 is(marked('few'), '1', 'and the marks of the other two');
 finish_session($s);
+# too little to be swept: told as nothing, or autovacuum comes again and again
+$node->safe_psql('postgres', 'VACUUM (INDEX_CLEANUP ON) few');
+raise_keys('few', 5, 11 .. 15);
+$node->safe_psql('postgres', 'VACUUM few');
+is($node->safe_psql('postgres', q{SELECT pg_sleep(1); SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'few'}), "\n0", 'a few entries that stay bring no autovacuum');
 is($node->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_bitmapscan = off; SELECT count(*), sum(a), sum(n) FROM few WHERE a >= 0'),
 	$node->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*), sum(a), sum(n) FROM few WHERE a >= 0'), 'all rows by index');
 # no VACUUM but automatic ones

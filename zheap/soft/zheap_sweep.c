@@ -567,8 +567,10 @@ zheap_sweep_indexes(ZSweep *sweep, bool always, IndexVacuumInfo *indexes,
 		}
 		stamp_pages(sweep);
 	}
+	/* what isn't worth it yet is no reason to come again before there is more */
 	else if (sweep->ntids > 0)
-		sweep->left = Max(sweep->left, zheap_old_keys_count(sweep->rel));
+		sweep->left = Max(sweep->left, sweep->hopeful ? sweep->needed :
+						  zheap_old_keys_count(sweep->rel));
 	if (sweep->kept != NULL)
 		hash_destroy(sweep->kept);
 	sweep->kept = NULL;

@@ -43,7 +43,10 @@ extern int64 zheap_sweep_indexes(ZSweep *sweep, bool always,
 								 IndexBulkDeleteResult **stats,
 								 int nindexes);
 
-/* how many of an index's entries are old, or will be, and are there still */
+/*
+ * How many of an index's entries are old, or will be, and had to stay: those that
+ * weren't worth it aren't counted.
+ */
 extern int64 zheap_sweep_left(ZSweep *sweep);
 
 #endif							/* ZHEAP_SWEEP_H */

@@ -86,7 +86,7 @@ shared_is_over(Prune *prune)
  * if its newest change is committed.
  */
 static void
-prune_row(Prune *prune, OffsetNumber off, ZPruneResult *result)
+prune_row(Prune *prune, OffsetNumber off)
 {
 	ItemId		lp = PageGetItemId(prune->page, off);
 	ZTupleHeader hdr;
@@ -96,10 +96,7 @@ prune_row(Prune *prune, OffsetNumber off, ZPruneResult *result)
 
 	/* most rows need no question asked */
 	if (!ZHeaderIsEnded(&hdr) && (hdr.natts_flags1 & ZH_SLACK) == 0)
-	{
-		result->live_tuples++;
 		return;
-	}
 
 	prune_walk(prune, off);
 	switch (zheap_walk_fate(&prune->walk, prune->page, InvalidBuffer,
@@ -108,16 +105,12 @@ prune_row(Prune *prune, OffsetNumber off, ZPruneResult *result)
 		case ZROW_ENDED_FOR_ALL:
 			zheap_page_set_dead(prune->page, off);
 			break;
-		case ZROW_ENDED:
-			result->recently_dead++;
-			break;
 		case ZROW_SETTLED:
 			zheap_page_drop_slack(prune->page, off);
-			result->live_tuples++;
 			break;
+		case ZROW_ENDED:
 		case ZROW_CHANGING:
 		case ZROW_NONE:
-			result->live_tuples++;
 			break;
 	}
 }
@@ -204,7 +197,6 @@ prune_spilled(Prune *prune, ZPruneResult *result)
 		if (!known || needed[off])
 		{
 			left = true;
-			result->recently_dead++;
 			result->nspilled_left++;
 			continue;
 		}
@@ -322,6 +314,46 @@ prune_survey(Prune *prune, ZPruneResult *result)
 }
 
 /*
+ * What core's counters are to be told, as heap does: whoever runs will tell them of
+ * its rows itself, so an insertion in progress hasn't happened, and an end hasn't
+ * either.
+ */
+static void
+prune_count(Prune *prune, ZPruneResult *result)
+{
+	ZWalk	   *walk = &prune->walk;
+	Page		page = prune->page;
+	Fxid		known = InvalidFxid;
+	bool		runs = false;
+
+	result->recently_dead = result->nspilled_left;
+	for (OffsetNumber off = FirstOffsetNumber;
+		 off <= PageGetMaxOffsetNumber(page); off++)
+	{
+		bool		in_progress;
+
+		if (!ItemIdIsNormal(PageGetItemId(page, off)))
+			continue;
+		prune_walk(prune, off);
+		in_progress = zheap_walk_start(walk, page) == ZWALK_OWNED &&
+			!walk->skip;
+		if (in_progress && walk->fxid != known)
+		{
+			ZXactStatus status = zheap_walk_status(walk, InvalidBuffer);
+
+			known = walk->fxid;
+			runs = status == ZXACT_RUNNING || status == ZXACT_CURRENT;
+		}
+		in_progress &= runs;
+		if (in_progress ? ZHeaderIsEnded(&walk->hdr) ||
+			(walk->hdr.flags2 & ZH_INPLACE) : !ZHeaderIsEnded(&walk->hdr))
+			result->live_tuples++;
+		else if (!in_progress)
+			result->recently_dead++;
+	}
+}
+
+/*
  * Moving tuples makes the delta as large as they are.  Writers do without: one
  * that needs the gaps compacts the page, and redo of its record does too.
  * Here it is done where the gaps would make full page images larger by more.
@@ -388,7 +420,7 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	for (off = FirstOffsetNumber; off <= max; off++)
 	{
 		if (ItemIdIsNormal(PageGetItemId(page, off)))
-			prune_row(&prune, off, result);
+			prune_row(&prune, off);
 	}
 
 	prune_spilled(&prune, result);
@@ -400,6 +432,7 @@ zheap_prune_page(Relation rel, Buffer buffer, const UndoHorizons *hz,
 	{
 		tidy_page(page);
 		prune_survey(&prune, result);
+		prune_count(&prune, result);
 	}
 
 	zheap_page_assert_sound(page, prune.block, "pruning");

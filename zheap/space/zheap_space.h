@@ -27,9 +27,9 @@ typedef struct ZPruneResult
 	bool		all_visible;	/* every pointer NORMAL/UNUSED, every row has
 								 * an all-visible version, nothing ended (Z25) */
 	bool		has_tuples;
-	/* always */
-	int			live_tuples;
+	int			live_tuples;	/* as heap counts, see prune_count() */
 	int			recently_dead;	/* spilled ones included */
+	/* always */
 	int			nslots_freed;	/* xact slots */
 	int			nspilled_removed;	/* spilled rows that nobody can see any
 									 * more */

@@ -20,6 +20,7 @@
 
 #include "access/genam.h"
 #include "access/multixact.h"
+#include "access/transam.h"
 #include "access/visibilitymap.h"
 #include "access/xlog.h"
 #include "catalog/storage.h"
@@ -56,6 +57,12 @@
 #define TRUNCATE_FRACTION		UNDO_KNOB("truncate-fraction", 16, 1, 16)
 #define TRUNCATE_TRY_MS			50
 #define TRUNCATE_GIVE_UP_MS		UNDO_KNOB("truncate-give-up", 5000, 50, 5000)
+
+/*
+ * Shorter runs of pages that are all-visible aren't skipped, as with heap: a small
+ * table's number of rows would drift to what its busy pages have.
+ */
+#define SKIP_MIN_PAGES			UNDO_KNOB("skip-pages", 32, 1, 32)
 
 /* let upper levels of the free space map know every so many pages */
 #define FSM_EVERY_PAGES			UNDO_KNOB("fsm-every", ((BlockNumber) 32768), 1, ((BlockNumber) 32768))
@@ -565,31 +572,41 @@ typedef struct ScanPosition
 {
 	Vacuum	   *vac;
 	BlockNumber next;
+	BlockNumber run_end;		/* pages up to there are read in any case */
 	Buffer		vmbuffer;		/* of its own: it is ahead */
 } ScanPosition;
 
-/*
- * ReadStreamBlockNumberCB: all pages but those marked all-visible; not the
- * last one, for truncation.
- */
+/* Marked all-visible; but not the last one, for truncation. */
+static bool
+may_skip(ScanPosition *at, BlockNumber block)
+{
+	Vacuum	   *vac = at->vac;
+
+	return (vac->params->options & VACOPT_DISABLE_PAGE_SKIPPING) == 0 &&
+		block != vac->nblocks - 1 &&
+		(visibilitymap_get_status(vac->rel, block, &at->vmbuffer) &
+		 VISIBILITYMAP_ALL_VISIBLE) != 0;
+}
+
+/* ReadStreamBlockNumberCB: all pages but long runs of those that may be skipped. */
 static BlockNumber
 next_to_vacuum(ReadStream *stream, void *private_data, void *per_buffer_data)
 {
 	ScanPosition *at = private_data;
-	Vacuum	   *vac = at->vac;
+	BlockNumber nblocks = at->vac->nblocks;
 
-	while (at->next < vac->nblocks)
+	if (at->next >= at->run_end)
 	{
-		BlockNumber block = at->next++;
-
-		if ((vac->params->options & VACOPT_DISABLE_PAGE_SKIPPING) ||
-			block == vac->nblocks - 1 ||
-			(visibilitymap_get_status(vac->rel, block, &at->vmbuffer) &
-			 VISIBILITYMAP_ALL_VISIBLE) == 0)
-			return block;
-		CHECK_FOR_INTERRUPTS();
+		at->run_end = at->next;
+		while (at->run_end < nblocks && may_skip(at, at->run_end))
+		{
+			CHECK_FOR_INTERRUPTS();
+			at->run_end++;
+		}
+		if (at->run_end - at->next >= SKIP_MIN_PAGES)
+			at->next = at->run_end;
 	}
-	return InvalidBlockNumber;
+	return at->next < nblocks ? at->next++ : InvalidBlockNumber;
 }
 
 /* make room for the dead items of another page; fsm_from as in scan_table() */
@@ -618,7 +635,7 @@ make_room_for_dead_items(Vacuum *vac, BlockNumber block,
 static void
 scan_table(Vacuum *vac)
 {
-	ScanPosition at = {.vac = vac,.next = 0,.vmbuffer = InvalidBuffer};
+	ScanPosition at = {.vac = vac,.vmbuffer = InvalidBuffer};
 	BlockNumber fsm_from = 0;
 	ReadStream *stream;
 
@@ -709,6 +726,21 @@ count_needed_blocks(Vacuum *vac)
 	return block;
 }
 
+/*
+ * Heap's failsafe, asked of the cluster's oldest xid: where no more are given out
+ * VACUUM is to do without, and a lock that standbys are told of takes one.
+ */
+static bool
+xids_run_out(void)
+{
+	struct VacuumCutoffs cutoffs = {
+		.relfrozenxid = TransamVariables->oldestXid,
+		.relminmxid = ReadNextMultiXactId()
+	};
+
+	return vacuum_xid_failsafe_check(&cutoffs);
+}
+
 /* Give empty pages at the end back, unless others use the table. */
 static void
 truncate_table(Vacuum *vac)
@@ -721,7 +753,7 @@ truncate_table(Vacuum *vac)
 	AssertNoPageLocked();
 	if (vac->params->truncate == VACOPTVALUE_DISABLED || free == 0 ||
 		(free < TRUNCATE_MIN_PAGES &&
-		 free < vac->nblocks / TRUNCATE_FRACTION))
+		 free < vac->nblocks / TRUNCATE_FRACTION) || xids_run_out())
 		return;
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE,
 								 PROGRESS_VACUUM_PHASE_TRUNCATE);
