@@ -184,6 +184,22 @@ finish_session($s);
 like(slurp_file($node->logfile), qr/could not (?:roll back block \d+ of relation \d+|finish a rollback) at once: no empty local buffer available\n[^\n]*DETAIL:  The session ends\./,
 	'a rollback of temporary rows that fails ends the session, and says so');
 
+# --- a snapshot of another session, from before changes that nobody is to see undone
+$s = session($node);
+my $lender = session($node);
+ask($s, q{CREATE TEMP TABLE tt (id int PRIMARY KEY, v int) USING zheap; INSERT INTO tt SELECT g, 0 FROM generate_series(1, 5) g});
+my $early = ask($lender, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_export_snapshot()');
+is(ask($s, "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$early'; UPDATE tt SET v = 1 WHERE id = 1; SELECT sum(v) FROM tt; ROLLBACK"), '1', 'a lent snapshot');
+ask($s, 'UPDATE tt SET v = 1 WHERE id < 3; UPDATE tt SET v = 2 WHERE id < 4');
+for my $statement ('SELECT * FROM tt', 'SET enable_seqscan = off; SELECT v FROM tt WHERE id = 2', 'UPDATE tt SET v = 3 WHERE id = 1')
+{
+	like(ask($s, "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$early'; $statement; ROLLBACK"),
+		qr/cannot read temporary table "tt" by an imported snapshot/, "$statement: the lent snapshot is too old");
+}
+my $late = ask($lender, 'COMMIT; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_export_snapshot()');
+is(ask($s, "BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '$late'; UPDATE tt SET v = 9 WHERE id = 5; SELECT sum(v) FROM tt; ROLLBACK"), '15', 'a later one');
+finish_session($_) for $s, $lender;
+
 # --- a session that dropped a table ends within a savepoint that was aborted
 $s = session($node);
 ask($s, q{CREATE TABLE dropped (a int) USING zheap; DROP TABLE dropped});

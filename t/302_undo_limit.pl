@@ -62,6 +62,7 @@ cmp_ok($node->safe_psql('postgres', 'SELECT pg_zheap_undo_size()'), '<=', 600 * 
 like(ask($writer, 'UPDATE d SET c = c + 1'), qr/undo has reached the limit/, 'a transaction that has written before');
 is(ask($writer, 'ROLLBACK; SELECT a FROM small'), '0', 'and its rollback is not refused');
 like(ask($writer, 'UPDATE d SET c = c + 1'), qr/undo has reached the limit/, 'an update');
+is(ask($writer, 'CREATE TEMP TABLE mine (a int) USING zheap; INSERT INTO mine SELECT 1 FROM generate_series(1, 10); UPDATE mine SET a = 2; SELECT sum(a) FROM mine; DROP TABLE mine'), '20', 'temporary tables go on');
 my ($now) = split /\|/, ask($writer, $digest);
 is($now, '2000', 'reading goes on');
 set_conf($node, 'zheap.max_undo_size' => '4MB');

@@ -8,6 +8,7 @@
 #ifndef UNDO_HOLDERS_H
 #define UNDO_HOLDERS_H
 
+#include "catalog/pg_class.h"
 #include "nodes/pg_list.h"
 
 #include "undo/undo_defs.h"
@@ -15,14 +16,15 @@
 
 /*
  * To be called before a change, with no buffer locked: waits for the discard,
- * and throws 53400, if undo has outgrown zheap.max_undo_size.
+ * and throws 53400, if undo has outgrown zheap.max_undo_size.  That of temporary
+ * relations isn't counted, so they go on.
  */
 extern void undo_holders_wait_for_room(void);
 
 static inline void
-undo_check_room(void)
+undo_check_room(char persistence)
 {
-	if (unlikely(undo_room_wanted))
+	if (unlikely(undo_room_wanted) && persistence != RELPERSISTENCE_TEMP)
 		undo_holders_wait_for_room();
 }
 

@@ -76,8 +76,8 @@ undo_attach(char persistence)
 			 * Nothing of an earlier transaction of this session can be asked
 			 * for: start over, unless a failed rollback still needs it.
 			 */
-			if (!temp_rollback_failed)
-				undo_log_restart_temp(U64FromFullTransactionId(GetTopFullTransactionId()));
+			undo_log_begin_temp(U64FromFullTransactionId(GetTopFullTransactionId()),
+								temp_rollback_failed);
 		}
 		att->run_fxid = InvalidFxid;
 		att->suspect = false;

@@ -24,6 +24,9 @@ typedef struct UndoTempLog
 	BlockNumber tail;			/* 0: none since the last restart */
 	uint64		seq;
 	Fxid		horizon;		/* committed writers below are visible to all */
+	/* top transactions: the newest that has written, and the one before */
+	Fxid		writer;
+	Fxid		writer_before;
 } UndoTempLog;
 
 extern UndoTempLog undo_temp_log;

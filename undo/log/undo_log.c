@@ -235,14 +235,22 @@ attach_temp(void)
 	}
 }
 
-/* Forget all temporary undo: none of it can be asked for again. */
+/*
+ * Top transaction "top" begins to write temporary undo.  Unless it is to be kept,
+ * all that there is is forgotten: none of it can be asked for again, but by a
+ * snapshot of another session, which undo_log_temp_writer() is there to refuse.
+ */
 void
-undo_log_restart_temp(Fxid horizon)
+undo_log_begin_temp(Fxid top, bool keep)
 {
 	Assert(undo_temp_log.rel != NULL);
-	Assert(horizon >= undo_temp_log.horizon);
+	Assert(top > undo_temp_log.writer && top >= undo_temp_log.horizon);
+	undo_temp_log.writer_before = undo_temp_log.writer;
+	undo_temp_log.writer = top;
+	if (keep)
+		return;
 	undo_temp_log.tail = 0;
-	undo_temp_log.horizon = horizon;
+	undo_temp_log.horizon = top;
 }
 
 /* Remove the session's temporary undo file; at session end. */

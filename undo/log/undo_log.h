@@ -27,10 +27,10 @@ extern UndoLogNumber undo_log_attach(char persistence);
 extern void undo_log_detach(char persistence, UndoLogNumber log);
 
 /*
- * Temporary log: start over from its first page, its committed writers below
- * horizon being visible to all; remove its file.
+ * Temporary log: a top transaction begins to write; unless "keep" from the first
+ * page on, committed writers before it being visible to all.  Remove its file.
  */
-extern void undo_log_restart_temp(Fxid horizon);
+extern void undo_log_begin_temp(Fxid top, bool keep);
 extern void undo_log_drop_temp(void);
 
 /*

@@ -454,6 +454,14 @@ undo_log_start_fxid(void)
 }
 
 Fxid
+undo_log_temp_writer(void)
+{
+	return undo_temp_log.writer ==
+		U64FromFullTransactionId(GetTopFullTransactionIdIfAny()) ?
+		undo_temp_log.writer_before : undo_temp_log.writer;
+}
+
+Fxid
 undo_log_horizon(char persistence)
 {
 	if (persistence == RELPERSISTENCE_TEMP)

@@ -34,6 +34,12 @@ extern Fxid undo_log_current_fxid(void);
 /* load shared state if need be; see undo_log_horizons() */
 extern void undo_log_startup(void);
 
+/*
+ * The newest top transaction of this session, before the current one, that wrote
+ * temporary undo; InvalidFxid if none did.
+ */
+extern Fxid undo_log_temp_writer(void);
+
 /* discard_before, or what takes its place for temporary relations */
 extern Fxid undo_log_horizon(char persistence);
 

@@ -64,7 +64,7 @@ zheap_row_begin(ZRowWrite *w, Relation rel, const ItemPointerData *tid,
 			 "row version (%u,%u) of relation \"%s\" is the image before an update and cannot be changed or locked",
 			 ItemPointerGetBlockNumberNoCheck(tid), zheap_tid_offset(tid),
 			 RelationGetRelationName(rel));
-	undo_check_room();
+	undo_check_room(rel->rd_rel->relpersistence);
 
 	memset(w, 0, offsetof(ZRowWrite, image));
 	w->rel = rel;

@@ -43,14 +43,37 @@
  */
 
 /*
+ * What a session has done to temporary relations is seen by all of its later
+ * transactions, so no undo of it is kept and their pages are pruned.  That isn't so
+ * for a snapshot that another session has lent (SET TRANSACTION SNAPSHOT).
+ */
+static void
+refuse_older_snapshot(Relation rel, Snapshot snapshot)
+{
+	Fxid		writer = undo_log_temp_writer();
+
+	if (writer >= undo_log_fxid_from_xid(snapshot->xmin) &&
+		XidInMVCCSnapshot(XidFromFxid(writer), snapshot))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot read temporary table \"%s\" by an imported snapshot",
+						RelationGetRelationName(rel)),
+				 errdetail("This session has changed temporary tables since the snapshot was taken.")));
+}
+
+/*
  * snapshot may be NULL if only questions of writers will be asked.  ERROR 72000
- * if the snapshot has to go (zheap.max_snapshot_undo_size).
+ * if the snapshot has to go (zheap.max_snapshot_undo_size), 0A000 if it is older
+ * than what it is to see of a temporary relation.
  */
 void
 zheap_visibility_begin(ZReadContext *cx, Relation rel, Snapshot snapshot)
 {
 	Assert(CritSectionCount == 0);
 	undo_check_snapshot();
+	if (unlikely(rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP) &&
+		snapshot != NULL && IsMVCCSnapshot(snapshot))
+		refuse_older_snapshot(rel, snapshot);
 	cx->rel = rel;
 	cx->snapshot = snapshot;
 	cx->approximate_identity = false;

@@ -716,7 +716,7 @@ insert_begin(InsertOp *op, Relation rel, CommandId cid, int options,
 				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
 				 errmsg("parallel workers cannot insert rows")));
 	zheap_tablespace_check(rel);
-	undo_check_room();
+	undo_check_room(rel->rd_rel->relpersistence);
 
 	op->rel = rel;
 	op->cid = cid;
