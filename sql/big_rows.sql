@@ -50,5 +50,18 @@ INSERT INTO big VALUES (7, 0, repeat('z', 8140));
 UPDATE big SET t = repeat('z', 8140) WHERE id = 1;
 \set VERBOSITY default
 SELECT count(*), sum(length(t)) FROM big;
+-- but not where something of it can go elsewhere: at no length
+CREATE FUNCTION big_random(n int) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+	SELECT left(string_agg(md5(n || '.' || g), ''), n) FROM generate_series(1, n / 32 + 1) g $$;
+CREATE TABLE main (t text, n text, id int);
+ALTER TABLE main ALTER t SET STORAGE main;
+CREATE TABLE target (id int, t text, n text) WITH (toast_tuple_target = 8160);
+INSERT INTO main SELECT big_random(g), n, g FROM generate_series(8100, 8150) g, (VALUES (NULL), ('n')) v(n);
+INSERT INTO main SELECT big_random(g) FROM generate_series(8100, 8150) g;
+INSERT INTO target SELECT id, t, n FROM main;
+UPDATE main SET t = big_random(length(t) - 1) WHERE n IS NULL;
+SELECT count(*), sum(length(t)), count(*) FILTER (WHERE t = big_random(length(t))) FROM main;
+SELECT count(*), sum(length(t)), count(*) FILTER (WHERE t = big_random(length(t))) FROM target;
 COPY big TO PROGRAM 'cat >/dev/null';
-DROP TABLE big, again;
+DROP TABLE big, again, main, target;
+DROP FUNCTION big_random;

@@ -60,14 +60,22 @@ typedef struct Toasting
 
 /*
  * Is the row longer than the target?  Heap's measure, so that what is stored
- * out of line, and how, is the same in tables of both kinds.
+ * out of line, and how, is the same in tables of both kinds.  But what heap
+ * takes may be too long for a page of ours, by two bytes.
  */
 static bool
 is_too_long(const Toasting *t, Size target)
 {
-	return heap_compute_data_size(RelationGetDescr(t->rel),
-								  t->ttc.ttc_values, t->ttc.ttc_isnull) >
-		target - t->header;
+	TupleDesc	desc = RelationGetDescr(t->rel);
+	ZFormPlan	plan;
+
+	if (heap_compute_data_size(desc, t->ttc.ttc_values, t->ttc.ttc_isnull) +
+		t->header > target)
+		return true;
+	if (target <= ZHEAP_MAX_TUPLE_SIZE)
+		return false;
+	zheap_tuple_plan(desc, t->ttc.ttc_values, t->ttc.ttc_isnull, &plan);
+	return plan.len > ZHEAP_MAX_TUPLE_SIZE;
 }
 
 /* what is known of the values; insert: for chunks that replace others, or NULL */
@@ -144,7 +152,7 @@ compress_values(Toasting *t, Size target, bool main)
 
 		/* too big whatever becomes of the others: these needn't change */
 		if (!main && OidIsValid(t->rel->rd_rel->reltoastrelid) &&
-			t->ttc.ttc_attr[i].tai_size > target - t->header)
+			t->ttc.ttc_attr[i].tai_size + t->header > target)
 			externalize(t, i);
 	}
 }
