@@ -34,3 +34,44 @@ UPDATE fd SET n = 5 WHERE id = 2;
 UPDATE fd SET last = 43 WHERE id = 2;
 DROP TABLE fd;
 DROP FUNCTION fd_old;
+-- defaults longer than a page, forgotten by a rewrite
+CREATE FUNCTION fd_random(seed int, n int) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+	SELECT left(string_agg(md5(seed || '.' || g), ''), n) FROM generate_series(1, n / 32 + 1) g $$;
+CREATE TABLE fd (id int PRIMARY KEY, n int, t text) WITH (toast_tuple_target = 8160);
+ALTER TABLE fd ADD d text DEFAULT fd_random(1, 7000);
+VACUUM FULL fd;
+ALTER TABLE fd ADD e text DEFAULT fd_random(2, 7000), ADD f text DEFAULT repeat('f', 90000);
+INSERT INTO fd (id, t) VALUES (1, 'all');
+ALTER TABLE fd ADD g text DEFAULT fd_random(3, 7000);
+VACUUM FULL fd;
+CLUSTER fd USING fd_pkey;
+SELECT id, length(d), length(e), length(f), length(g), md5(fd::text) FROM fd;
+UPDATE fd SET d = 'd', e = 'e', f = 'f', g = 'g';
+VACUUM FULL fd;
+SELECT * FROM fd;
+DELETE FROM fd;
+VACUUM FULL fd;
+-- of a row of which one's own transaction wrote older versions: such a default,
+-- and one that doesn't fit beside a long value
+ALTER TABLE fd DROP d, DROP e, DROP f, DROP g;
+INSERT INTO fd SELECT g, g, fd_random(g, 7900) FROM generate_series(1, 3) g;
+BEGIN;
+UPDATE fd SET n = n + 1 WHERE id < 3;
+ALTER TABLE fd ADD d text DEFAULT fd_random(1, 500);
+CLUSTER fd USING fd_pkey;
+SELECT id, n, md5(fd::text) FROM fd ORDER BY id;
+UPDATE fd SET n = n + 1 WHERE id = 2;
+ALTER TABLE fd ADD e text DEFAULT fd_random(2, 7000), ADD f text DEFAULT repeat('f', 90000);
+DELETE FROM fd WHERE id = 3;
+CLUSTER fd;
+SAVEPOINT s;
+UPDATE fd SET t = 'never', d = 'never', e = 'never';
+CLUSTER fd;
+ROLLBACK TO s;
+SELECT id, n, md5(fd::text) FROM fd ORDER BY id;
+COMMIT;
+SELECT id, n, md5(fd::text) FROM fd ORDER BY id;
+VACUUM FULL fd;
+SELECT id, n, md5(fd::text) FROM fd ORDER BY id;
+DROP TABLE fd;
+DROP FUNCTION fd_random;

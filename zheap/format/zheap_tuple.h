@@ -153,6 +153,10 @@ extern void zheap_tuple_free_copies(TupleDesc desc, const char *tuple,
 extern ZTuple *zheap_toast_form_rewritten(Relation rel, const Datum *values,
 										  const bool *isnull, int options);
 
+/* the same for flat values, as short as out of line values can make it */
+extern ZTuple *zheap_toast_form_short(Relation rel, const Datum *values,
+									  const bool *isnull, int options);
+
 /*
  * Defaults of columns that were added without a rewrite, for versions of rows
  * that are older than a rewrite: a row with these columns, the others null.

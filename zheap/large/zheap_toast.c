@@ -161,7 +161,6 @@ compress_values(Toasting *t, Size target, bool main)
 static void
 externalize_values(Toasting *t, Size target, bool main)
 {
-	Assert(!main || target == TOAST_TUPLE_TARGET_MAIN);
 	if (!OidIsValid(t->rel->rd_rel->reltoastrelid))
 		return;
 	while (is_too_long(t, target))
@@ -189,16 +188,15 @@ delete_old_values(Toasting *t)
 }
 
 /*
- * Form a row with large values compressed, or stored out of line, as heap.
- * Logical decoding keeps the chunks for the row, which is the next one it is
- * given in the transaction, but for more rows of a multi-insert.
+ * Form a row with large values compressed, or stored out of line, until it
+ * is no longer than the target; values of storage MAIN, than main_target.
  */
 static ZTuple *
-form_toasted(Relation rel, const Datum *values, const bool *isnull,
-			 TupleTableSlot *oldslot, ZInsertChunks insert, int options)
+form_within(Size target, Size main_target, Relation rel, const Datum *values,
+			const bool *isnull, TupleTableSlot *oldslot,
+			ZInsertChunks insert, int options)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
-	Size		target = RelationGetToastTupleTarget(rel, TOAST_TUPLE_TARGET);
 	Toasting	t = {.rel = rel,.options = options};
 	ZTuple	   *result;
 
@@ -226,8 +224,7 @@ form_toasted(Relation rel, const Datum *values, const bool *isnull,
 	compress_values(&t, target, false);
 	externalize_values(&t, target, false);
 	compress_values(&t, target, true);
-	/* values of storage MAIN stay, if a page can hold the row at all */
-	externalize_values(&t, TOAST_TUPLE_TARGET_MAIN, true);
+	externalize_values(&t, main_target, true);
 
 	result = zheap_tuple_form(desc, t.ttc.ttc_values, t.ttc.ttc_isnull);
 
@@ -243,6 +240,20 @@ form_toasted(Relation rel, const Datum *values, const bool *isnull,
 			pfree(t.hint[i].compared);
 	pfree(t.hint);
 	return result;
+}
+
+/*
+ * As heap does it: values of storage MAIN stay, if a page can hold the row
+ * at all.  Logical decoding keeps the chunks for the row, which is the next
+ * one it is given in the transaction, but for more rows of a multi-insert.
+ */
+static ZTuple *
+form_toasted(Relation rel, const Datum *values, const bool *isnull,
+			 TupleTableSlot *oldslot, ZInsertChunks insert, int options)
+{
+	return form_within(RelationGetToastTupleTarget(rel, TOAST_TUPLE_TARGET),
+					   TOAST_TUPLE_TARGET_MAIN, rel, values, isnull, oldslot,
+					   insert, options);
 }
 
 /* ----------------------------------------------------------------
@@ -368,6 +379,18 @@ zheap_toast_form_rewritten(Relation rel, const Datum *values,
 		return form_toasted(rel, values, isnull, NULL, NULL, options);
 	return zheap_tuple_form_planned(RelationGetDescr(rel), values, isnull,
 									&plan);
+}
+
+/* the least that toast_tuple_target may be */
+#define SHORT_TARGET			128
+
+ZTuple *
+zheap_toast_form_short(Relation rel, const Datum *values, const bool *isnull,
+					   int options)
+{
+	AssertNoPageLocked();
+	return form_within(SHORT_TARGET, SHORT_TARGET, rel, values, isnull, NULL,
+					   NULL, options);
 }
 
 void

@@ -27,7 +27,6 @@ void
 zheap_rewrite_judge_columns(Rewrite *rw)
 {
 	TupleDesc	desc = rw->desc;
-	bool		any = false;
 
 	rw->values = palloc(desc->natts * sizeof(Datum));
 	rw->isnull = palloc(desc->natts * sizeof(bool));
@@ -37,25 +36,33 @@ zheap_rewrite_judge_columns(Rewrite *rw)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
 
-		rw->values[i] = (Datum) 0;
-		rw->isnull[i] = true;
 		if (att->attisdropped)
 			rw->has_dropped = true;
 		else if (att->atthasmissing)
-		{
-			rw->values[i] = getmissingattr(desc, i + 1, &rw->isnull[i]);
-			any = true;
-		}
+			rw->has_missing = true;
 	}
-	if (any)
-		rw->missing = zheap_tuple_form(desc, rw->values, rw->isnull);
+}
+
+/* the defaults that core will forget into rw->values, all others null */
+void
+zheap_rewrite_judge_missing(Rewrite *rw)
+{
+	for (int i = 0; i < rw->desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(rw->desc, i);
+
+		rw->values[i] = (Datum) 0;
+		rw->isnull[i] = true;
+		if (att->atthasmissing && !att->attisdropped)
+			rw->values[i] = getmissingattr(rw->desc, i + 1, &rw->isnull[i]);
+	}
 }
 
 /* would core fill in a column that a row of natts columns hasn't */
 static bool
 row_lacks_columns(Rewrite *rw, int natts)
 {
-	if (rw->missing == NULL)
+	if (!rw->has_missing)
 		return false;
 	for (int i = natts; i < rw->desc->natts; i++)
 	{
@@ -147,25 +154,19 @@ find_recent_writer(Rewrite *rw, ZWalkState state)
 	return false;
 }
 
-/*
- * Note what a version that somebody may see needs besides undo.  ended_by:
- * which transaction replaced or deleted it, or none.
- */
+/* ended_by: which transaction replaced or deleted the version, or none */
 static void
-note_version(Rewrite *rw, RecentRow *row, Fxid ended_by)
+note_externals(Rewrite *rw, const char *image, uint16 len, Fxid ended_by)
 {
 	ZTupleHeader header;
 	int			natts;
 
-	Assert(rw->len >= ZHEAP_HEADER_SIZE);
-	zheap_header_get(rw->image, &header);
+	zheap_header_get(image, &header);
 	natts = ZHeaderNatts(&header);
-	if (row_lacks_columns(rw, natts))
-		row->lacks = true;
 	if (!rw->toasts || (header.natts_flags1 & ZH_HASEXTERNAL) == 0)
 		return;
 
-	zheap_rewrite_judge_deform(rw, rw->image, rw->len);
+	zheap_rewrite_judge_deform(rw, image, len);
 	for (int i = 0; i < Min(natts, rw->desc->natts); i++)
 	{
 		void	   *value = DatumGetPointer(rw->values[i]);
@@ -191,6 +192,19 @@ note_version(Rewrite *rw, RecentRow *row, Fxid ended_by)
 			rw->externals = lappend(rw->externals, external);
 		}
 	}
+}
+
+/* Note what a version that somebody may see needs besides undo. */
+static void
+note_version(Rewrite *rw, RecentRow *row, Fxid ended_by)
+{
+	ZTupleHeader header;
+
+	Assert(rw->len >= ZHEAP_HEADER_SIZE);
+	zheap_header_get(rw->image, &header);
+	if (row_lacks_columns(rw, ZHeaderNatts(&header)))
+		row->lacks = true;
+	note_externals(rw, rw->image, rw->len, ended_by);
 }
 
 /* The walk stands at the record of a recent row's newest version. */
@@ -221,6 +235,7 @@ collect_history(Rewrite *rw)
 
 	for (;;)
 	{
+		const ZMissing *missing = walk->missing;
 		ZWalkState	state;
 
 		CHECK_FOR_INTERRUPTS();
@@ -232,6 +247,10 @@ collect_history(Rewrite *rw)
 		}
 		ended_by = walk->fxid;
 		state = zheap_walk_step_back(walk);
+		/* defaults that a rewrite kept, which deleted them again */
+		if (walk->missing != missing)
+			note_externals(rw, walk->missing->data, walk->missing->len,
+						   ended_by);
 		if (!find_recent_writer(rw, state))
 		{
 			note_version(rw, row, ended_by);

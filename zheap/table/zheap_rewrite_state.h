@@ -72,7 +72,8 @@ typedef struct Rewrite
 	/* columns */
 	bool		has_dropped;
 	bool		toasts;			/* values are kept out of line */
-	ZTuple	   *missing;		/* defaults that core will forget, or NULL */
+	bool		has_missing;	/* defaults that core will forget */
+	ZTuple	   *missing;		/* a row of them, once one is needed */
 	Datum	   *values;
 	bool	   *isnull;
 
@@ -126,6 +127,7 @@ rewrite_found_dead(Rewrite *rw)
 
 /* zheap_rewrite_judge.c */
 extern void zheap_rewrite_judge_columns(Rewrite *rw);
+extern void zheap_rewrite_judge_missing(Rewrite *rw);
 extern void zheap_rewrite_judge_deform(Rewrite *rw, const char *image,
 									   uint16 len);
 extern void zheap_rewrite_judge_load(Rewrite *rw, BlockNumber block);

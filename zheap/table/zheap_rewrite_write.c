@@ -115,11 +115,31 @@ next_external(Rewrite *rw, int *i)
 	return NULL;
 }
 
-/* values of a copy that won't be written; they were saved for it */
-static void
-delete_values_of_copy(Rewrite *rw, const ZTuple *tuple)
+/* is a pointer to a large value in rw->values */
+static bool
+has_external(Rewrite *rw, const void *pointer)
 {
 	struct varlena *value;
+	int			i = 0;
+
+	while ((value = next_external(rw, &i)) != NULL)
+	{
+		if (memcmp(pointer, value, TOAST_POINTER_SIZE) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Delete what was saved for a row that won't be written, but not what the one
+ * that is written instead, or NULL, has, too.
+ */
+static void
+delete_values_of_copy(Rewrite *rw, const ZTuple *tuple, const ZTuple *instead)
+{
+	List	   *saved = NIL;
+	struct varlena *value;
+	ListCell   *lc;
 	int			i = 0;
 
 	if (!zheap_tuple_has_external(tuple->data))
@@ -127,7 +147,15 @@ delete_values_of_copy(Rewrite *rw, const ZTuple *tuple)
 	zheap_tuple_deform(rw->desc, tuple->data, tuple->len, rw->values,
 					   rw->isnull);
 	while ((value = next_external(rw, &i)) != NULL)
-		delete_at_end(rw, value);
+		saved = lappend(saved, value);
+	if (instead != NULL)
+		zheap_tuple_deform(rw->desc, instead->data, instead->len, rw->values,
+						   rw->isnull);
+	foreach(lc, saved)
+	{
+		if (instead == NULL || !has_external(rw, lfirst(lc)))
+			delete_at_end(rw, lfirst(lc));
+	}
 }
 
 /* a row's copy is going to be written: which values does no live row have */
@@ -155,15 +183,8 @@ delete_values_of_older(Rewrite *rw, const RecentRow *row, const ZTuple *tuple)
 	foreach(lc, rw->externals)
 	{
 		External   *external = lfirst(lc);
-		bool		kept = false;
 
-		i = 0;
-		while (any && (value = next_external(rw, &i)) != NULL)
-		{
-			if (memcmp(external->pointer, value, TOAST_POINTER_SIZE) == 0)
-				kept = true;
-		}
-		if (!kept)
+		if (!any || !has_external(rw, external->pointer))
 			delete_at_end(rw, (struct varlena *) external->pointer);
 	}
 }
@@ -283,17 +304,72 @@ form_recent_row(Rewrite *rw, const RecentRow *row)
 	return zheap_tuple_form_planned(rw->desc, rw->values, rw->isnull, &plan);
 }
 
+/*
+ * The defaults that core will forget, as a row for the records of all recent
+ * rows; most of its bytes are out of line.  No live row has these values, so
+ * they are deleted again at the end.  ERROR 54000: it is too big all the same.
+ */
+static const ZTuple *
+missing_row(Rewrite *rw)
+{
+	MemoryContext old;
+
+	if (rw->missing != NULL)
+		return rw->missing;
+	old = MemoryContextSwitchTo(rw->context);
+	zheap_rewrite_judge_missing(rw);
+	rw->missing = zheap_toast_form_short(rw->newrel, rw->values, rw->isnull,
+										 REWRITE_OPTIONS);
+	delete_values_of_copy(rw, rw->missing, NULL);
+	MemoryContextSwitchTo(old);
+	return rw->missing;
+}
+
+/*
+ * A recent row with the bytes that it has: columns that it lacks are added
+ * behind, out of line.  NULL: it would be too big, or has none.
+ */
+static ZTuple *
+form_similar_row(Rewrite *rw, const RecentRow *row)
+{
+	int			natts = ZHeaderNatts(&row->header);
+	ZTuple	   *added;
+	ZFormPlan	plan;
+	Datum	   *values;
+	bool	   *isnull;
+
+	if (row_is_complete(rw, row->image))
+		return form_same_row(row->image, row->len);
+	if (natts == rw->desc->natts)
+		return NULL;
+
+	zheap_rewrite_judge_missing(rw);
+	memset(rw->isnull, true, natts * sizeof(bool));
+	added = zheap_toast_form_short(rw->newrel, rw->values, rw->isnull,
+								   REWRITE_OPTIONS);
+	values = palloc(rw->desc->natts * sizeof(Datum));
+	isnull = palloc(rw->desc->natts * sizeof(bool));
+	zheap_tuple_deform(rw->desc, added->data, added->len, values, isnull);
+	zheap_rewrite_judge_deform(rw, row->image, row->len);
+	memcpy(values, rw->values, natts * sizeof(Datum));
+	memcpy(isnull, rw->isnull, natts * sizeof(bool));
+	zheap_tuple_plan(rw->desc, values, isnull, &plan);
+	return plan.len > ZHEAP_MAX_TUPLE_SIZE ? NULL :
+		zheap_tuple_form_planned(rw->desc, values, isnull, &plan);
+}
+
 /* copy a recent row; next is its new successor, or invalid */
 static void
 write_recent(Rewrite *rw, const RecentRow *row, ItemPointer next)
 {
 	ZTuple	   *tuple = form_recent_row(rw, row);
+	ZTuple	   *similar;
 	uint16		ended = row->header.flags2 & ZH_END_MASK;
 	ItemPointerData tid;
 	ZUndo		u;
 
 	Assert(row->link_fxid != InvalidFxid && UndoRecPtrIsValid(row->link_urp));
-	Assert(!row->lacks || rw->missing != NULL);
+	Assert(!row->lacks || rw->has_missing);
 	zheap_rewrite_write_batch(rw);
 
 	memset(&u, 0, sizeof(u));
@@ -322,17 +398,17 @@ write_recent(Rewrite *rw, const RecentRow *row, ItemPointer next)
 	u.old_offset = ItemPointerGetOffsetNumber(&row->tid);
 	if (row->lacks)
 	{
-		u.missing_len = rw->missing->len;
-		u.missing = rw->missing->data;
+		u.missing_len = missing_row(rw)->len;
+		u.missing = missing_row(rw)->data;
 	}
 	zheap_undo_diff(&u.diff, row->image, row->len, tuple->data, tuple->len);
 
-	/* a huge row that looks quite different now need not: keep its bytes */
+	/* a huge row that looks quite different now need not */
 	if (u.diff.oldmid + u.missing_len > ZUNDO_MAX_ROW_BYTES &&
-		row_is_complete(rw, row->image))
+		(similar = form_similar_row(rw, row)) != NULL)
 	{
-		delete_values_of_copy(rw, tuple);
-		tuple = form_same_row(row->image, row->len);
+		delete_values_of_copy(rw, tuple, similar);
+		tuple = similar;
 		zheap_undo_diff(&u.diff, row->image, row->len, tuple->data,
 						tuple->len);
 	}
@@ -342,7 +418,7 @@ write_recent(Rewrite *rw, const RecentRow *row, ItemPointer next)
 				 errmsg("row (%u,%u) of relation \"%s\" is too big to be copied together with what its older versions need",
 						u.old_block, u.old_offset,
 						RelationGetRelationName(rw->oldrel)),
-				 errhint("Try again when the transactions that may see older versions of the row have ended.")));
+				 errhint("Try again when the transactions that may see older versions of the row, this one included, have ended.")));
 
 	delete_values_of_older(rw, row, tuple);
 	/* the index will have entries of all its keys (Z47) */
