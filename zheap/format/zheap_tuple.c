@@ -229,19 +229,18 @@ put_planned(TupleDesc desc, const Datum *values, const bool *isnull,
 	Assert(place == data + plan->len);
 }
 
-ZTuple *
-zheap_tuple_form_planned(TupleDesc desc, const Datum *values,
-						 const bool *isnull,
-						 const ZFormPlan *plan)
+static ZTuple *
+form_up_to(Size limit, TupleDesc desc, const Datum *values,
+		   const bool *isnull, const ZFormPlan *plan)
 {
 	ZTuple	   *tup;
 
-	Assert(!plan->expanded);
-	if (plan->len > ZHEAP_MAX_TUPLE_SIZE)
+	Assert(!plan->expanded && limit <= PG_UINT16_MAX);
+	if (plan->len > limit)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("row is too big: size %zu, maximum size %zu",
-						plan->len, (Size) ZHEAP_MAX_TUPLE_SIZE)));
+						plan->len, limit)));
 
 	tup = palloc(sizeof(ZTuple) + plan->len);
 	tup->len = (uint16) plan->len;
@@ -251,12 +250,29 @@ zheap_tuple_form_planned(TupleDesc desc, const Datum *values,
 }
 
 ZTuple *
+zheap_tuple_form_planned(TupleDesc desc, const Datum *values,
+						 const bool *isnull,
+						 const ZFormPlan *plan)
+{
+	return form_up_to(ZHEAP_MAX_TUPLE_SIZE, desc, values, isnull, plan);
+}
+
+ZTuple *
 zheap_tuple_form(TupleDesc desc, const Datum *values, const bool *isnull)
 {
 	ZFormPlan	plan;
 
 	values = zheap_tuple_plan_flat(desc, values, isnull, &plan);
 	return zheap_tuple_form_planned(desc, values, isnull, &plan);
+}
+
+ZTuple *
+zheap_tuple_form_long(TupleDesc desc, const Datum *values, const bool *isnull)
+{
+	ZFormPlan	plan;
+
+	values = zheap_tuple_plan_flat(desc, values, isnull, &plan);
+	return form_up_to(PG_UINT16_MAX, desc, values, isnull, &plan);
 }
 
 uint16
@@ -497,8 +513,8 @@ zheap_tuple_free_first(TupleDesc desc, int ncolumns, const char *tuple,
 	}
 }
 
-void
-zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
+ZTuple *
+zheap_tuple_add_missing(TupleDesc desc, const char *tuple, uint16 len,
 						const ZMissing *missing)
 {
 	Datum	   *values = palloc(desc->natts * sizeof(Datum));
@@ -510,10 +526,10 @@ zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
 	ZTuple	   *full;
 	int			natts;
 
-	Assert(*len >= ZHEAP_HEADER_SIZE && *len <= BLCKSZ);
+	Assert(len >= ZHEAP_HEADER_SIZE && len <= BLCKSZ);
 	zheap_header_get(tuple, &header);
 	natts = ZHeaderNatts(&header);
-	zheap_tuple_deform(desc, tuple, *len, values, isnull);
+	zheap_tuple_deform(desc, tuple, len, values, isnull);
 	for (; missing != NULL; missing = missing->next)
 	{
 		ZTupleHeader mheader;
@@ -529,20 +545,13 @@ zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
 		}
 	}
 
-	full = zheap_tuple_form(desc, values, isnull);
+	full = zheap_tuple_form_long(desc, values, isnull);
 	zheap_header_get(full->data, &formed);
 	formed.slot = header.slot;
 	formed.flags2 = header.flags2;
-	Assert(full->len <= BLCKSZ && ZHeaderNatts(&formed) == desc->natts);
-	memcpy(tuple, full->data, full->len);
-	zheap_header_put(tuple, &formed);
-	*len = full->len;
-
-	pfree(full);
-	pfree(values);
-	pfree(isnull);
-	pfree(mvalues);
-	pfree(misnull);
+	Assert(ZHeaderNatts(&formed) == desc->natts);
+	zheap_header_put(full->data, &formed);
+	return full;
 }
 
 bool

@@ -67,6 +67,13 @@ extern ZTuple *zheap_tuple_form(TupleDesc desc, const Datum *values,
 								const bool *isnull);
 
 /*
+ * The same for a version that goes to no page: it may be longer.  Raises above
+ * PG_UINT16_MAX.
+ */
+extern ZTuple *zheap_tuple_form_long(TupleDesc desc, const Datum *values,
+									 const bool *isnull);
+
+/*
  * Form a row in *buf, of *bufsize bytes, which is replaced by a larger one from
  * context if need be; none of the values lies there.  0, with nothing done, for
  * a row that may have to be toasted.
@@ -169,11 +176,12 @@ typedef struct ZMissing
 } ZMissing;
 
 /*
- * Add columns that the row hasn't: from the list, first come first served, and
- * from the descriptor beyond.  tuple has room for BLCKSZ bytes.
+ * The row with columns added that it hasn't: from the list, first come first
+ * served, and from the descriptor beyond.  It may be longer than a page.  What
+ * is allocated besides is left to the context.
  */
-extern void zheap_tuple_add_missing(TupleDesc desc, char *tuple, uint16 *len,
-									const ZMissing *missing);
+extern ZTuple *zheap_tuple_add_missing(TupleDesc desc, const char *tuple,
+									   uint16 len, const ZMissing *missing);
 
 /* a by-value column at p, which need not be aligned; it is all there */
 static inline Datum

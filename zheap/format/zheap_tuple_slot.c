@@ -602,8 +602,8 @@ tts_zheap_copyslot(TupleTableSlot *dstslot, TupleTableSlot *srcslot)
 			srcdesc != dstslot->tts_tupleDescriptor)
 		{
 			slot_getallattrs(srcslot);
-			full = zheap_tuple_form(srcdesc, srcslot->tts_values,
-									srcslot->tts_isnull);
+			full = zheap_tuple_form_long(srcdesc, srcslot->tts_values,
+										 srcslot->tts_isnull);
 			data = full->data;
 			len = full->len;
 		}

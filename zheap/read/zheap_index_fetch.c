@@ -449,6 +449,7 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 		}
 	}
 
+	zheap_version_init(&v);
 	zheap_visibility_begin(&cx, rel, snapshot);
 	/* what a DIRTY or ANY snapshot finds is compared by its identity */
 	cx.approximate_identity = snapshot->snapshot_type != SNAPSHOT_DIRTY &&
@@ -496,6 +497,7 @@ zheap_index_fetch_tuple(struct IndexFetchTableData *data, ItemPointer tid,
 		zheap_scan_tag_dirty(rel, snapshot, &v, &found_tid);
 		store_version(rel, &found_tid, &v, slot);
 	}
+	zheap_version_forget(&v);
 	return found;
 }
 
@@ -559,7 +561,7 @@ read_version_asking(Relation rel, const ItemPointerData *tid,
 		(approximate && snapshot->snapshot_type == SNAPSHOT_SELF);
 
 	Assert(CritSectionCount == 0 && zheap_tid_tag(tid) == 0);
-	v->len = 0;
+	zheap_version_forget(v);
 	buffer = zheap_buffer_read(rel, block);
 	zheap_visibility_begin(&cx, rel, snapshot);
 	cx.approximate_identity = approximate;
@@ -721,6 +723,7 @@ zheap_index_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 		return false;			/* nobody's TID */
 	zheap_tid_set_tag(&plain, 0);
 	shown = plain;
+	zheap_version_init(&v);
 
 	if (snapshot->snapshot_type != SNAPSHOT_ANY)
 	{
@@ -754,6 +757,7 @@ zheap_index_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 	}
 	if (found)
 		store_version(rel, &shown, &v, slot);
+	zheap_version_forget(&v);
 	return found;
 }
 
@@ -778,8 +782,10 @@ find_writer(TupleTableSlot *slot, Fxid *writer, CommandId *cid)
 	if (rel == NULL)
 		return false;
 	zheap_tid_set_tag(&tid, 0);
+	zheap_version_init(&v);
 	found = read_version(rel, &tid, GetActiveSnapshot(), false, &v) &&
 		zheap_same_row(v.data, v.len, zslot->data, zslot->len);
+	zheap_version_forget(&v);
 	relation_close(rel, AccessShareLock);
 	if (found)
 	{
@@ -817,11 +823,13 @@ zheap_index_fetch_latest_tid(TableScanDesc scan, ItemPointer tid)
 	Assert(ItemPointerIsValid(tid));
 	if (zheap_tid_tag(tid) != 0)
 		return;					/* nobody's TID */
+	zheap_version_init(&v);
 	for (;;)
 	{
 		if (read_version(rel, &at, scan->rs_snapshot, false, &v))
 		{
 			*tid = at;
+			zheap_version_forget(&v);
 			return;
 		}
 		if (v.len == 0 || !v.ended || v.kind != ZUNDO_MOVE ||
@@ -859,11 +867,33 @@ is_only_copied(Relation rel, const ItemPointerData *tid, Snapshot snapshot)
 }
 
 /*
- * Is the version in the tuple slot the one that the snapshot sees?
- * A foreign writer that the snapshot sees may have been forgotten since; then
- * the same bytes under the same TID are the same version, or one that nobody
- * can tell from it.
+ * Is *v, which the snapshot sees, the version in the tuple slot?  by_bytes: my
+ * own version, of which only its bytes are known.  A foreign writer that the
+ * snapshot sees may have been forgotten since; then the same bytes under the
+ * same TID are the same version, or one that nobody can tell from it.
  */
+static bool
+is_version_of(Relation rel, const ItemPointerData *tid, Snapshot snapshot,
+			  const ZVersion *v, const ZTupleTableSlot *zslot, bool by_bytes)
+{
+	if (zslot->len == 0)
+		return true;			/* no version in it; the TID is all there is */
+	if (by_bytes)
+		return zheap_same_row(v->data, v->len, zslot->data, zslot->len);
+	if (same_identity(v->writer, v->cid, zslot->writer, zslot->cid))
+		return true;
+	if (v->own ||
+		TransactionIdIsCurrentTransactionId(XidFromFxid(zslot->writer)))
+		return false;
+	if (zslot->writer >= undo_log_horizons().all_visible_before &&
+		IsMVCCSnapshot(snapshot) &&
+		XidInMVCCSnapshot(XidFromFxid(zslot->writer), snapshot) &&
+		!is_only_copied(rel, tid, snapshot))
+		return false;			/* changed since, be it to the same bytes */
+	return zheap_same_row(v->data, v->len, zslot->data, zslot->len);
+}
+
+/* Is the version in the tuple slot the one that the snapshot sees? */
 bool
 zheap_index_fetch_satisfies(Relation rel, TupleTableSlot *slot,
 							Snapshot snapshot)
@@ -873,27 +903,15 @@ zheap_index_fetch_satisfies(Relation rel, TupleTableSlot *slot,
 	bool		by_bytes = zslot->approximate &&
 		TransactionIdIsCurrentTransactionId(XidFromFxid(zslot->writer));
 	ZVersion	v;
+	bool		same;
 
 	Assert(TTS_IS_ZHEAP(slot));
 	AssertNoPageLocked();
 	zheap_tid_set_tag(&tid, 0);
-	if (!read_version_asking(rel, &tid, snapshot, false, by_bytes, false, &v,
-							 NULL))
-		return false;
-	if (zslot->len == 0)
-		return true;			/* no version in it; the TID is all there is */
-	/* my own version, of which only its bytes are known: they tell */
-	if (by_bytes)
-		return zheap_same_row(v.data, v.len, zslot->data, zslot->len);
-	if (same_identity(v.writer, v.cid, zslot->writer, zslot->cid))
-		return true;
-	if (v.own ||
-		TransactionIdIsCurrentTransactionId(XidFromFxid(zslot->writer)))
-		return false;
-	if (zslot->writer >= undo_log_horizons().all_visible_before &&
-		IsMVCCSnapshot(snapshot) &&
-		XidInMVCCSnapshot(XidFromFxid(zslot->writer), snapshot) &&
-		!is_only_copied(rel, &tid, snapshot))
-		return false;			/* changed since, be it to the same bytes */
-	return zheap_same_row(v.data, v.len, zslot->data, zslot->len);
+	zheap_version_init(&v);
+	same = read_version_asking(rel, &tid, snapshot, false, by_bytes, false,
+							   &v, NULL) &&
+		is_version_of(rel, &tid, snapshot, &v, zslot, by_bytes);
+	zheap_version_forget(&v);
+	return same;
 }

@@ -199,6 +199,7 @@ zheap_scan_begin(Relation rel, Snapshot snapshot, int nkeys,
 	scan->last = InvalidBuffer;
 	scan->buffer = InvalidBuffer;
 	scan->ndead = 0;
+	zheap_version_init(&scan->version);
 
 	/* nothing finer is there to be locked; heap forgets ranges of TIDs */
 	if (flags & (SO_TYPE_SEQSCAN | SO_TYPE_SAMPLESCAN | SO_TYPE_TIDRANGESCAN))

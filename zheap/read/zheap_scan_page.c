@@ -163,6 +163,7 @@ add_visible(ZScanDesc scan, ZReadContext *cx, Buffer buffer, Page page,
 	if (predicate_lock)
 		zheap_predicate_lock(scan->base.rs_rd, scan->base.rs_snapshot,
 							 scan->block, off, v);
+	zheap_version_forget(v);
 }
 
 /* List a row that was restored in the page's copy, unless it has ended. */
@@ -688,6 +689,7 @@ judge_row(ZScanDesc scan, ScanDirection direction, TupleTableSlot *slot)
 							   v->len,
 							   v->writer, v->cid);
 		zheap_tuple_slot_set_unsure(slot, v->approximate, v->ended);
+		zheap_version_forget(v);
 	}
 	return found;
 }

@@ -39,6 +39,17 @@ typedef enum RowStep
 	ROW_AGAIN					/* something ended while we looked */
 } RowStep;
 
+/* the version is the one to be locked */
+static void
+row_keep_image(ZRowWrite *w, const ZVersion *v)
+{
+	zheap_row_forget_image(w);
+	if (unlikely(v->len > sizeof(w->room)))
+		w->image = palloc(v->len);
+	w->image_len = v->len;
+	memcpy(w->image, v->data, v->len);
+}
+
 /*
  * The version that another snapshot sees.  A lock is no read in the sense of
  * SERIALIZABLE.
@@ -238,6 +249,7 @@ row_judge_below(ZRowWrite *w, TM_Result *result)
 								w->snapshot))
 		return row_refuse(w, TM_Updated, result);
 	v = palloc(sizeof(ZVersion));
+	zheap_version_init(v);
 	found = row_find_as(w, w->meant == ZMEANT_SNAPSHOT ? w->cx.snapshot :
 						SnapshotSelf, v);
 
@@ -260,9 +272,9 @@ row_judge_below(ZRowWrite *w, TM_Result *result)
 		w->found.moved_on = w->top.ended && !w->found.lock_suffices;
 		w->image_writer = v->writer;
 		w->image_cid = v->own ? v->cid : InvalidCommandId;
-		w->image_len = v->len;
-		memcpy(w->image, v->data, v->len);
+		row_keep_image(w, v);
 	}
+	zheap_version_forget(v);
 	pfree(v);
 	return step;
 }
@@ -282,8 +294,10 @@ row_is_outdated(ZRowWrite *w)
 		return false;
 
 	v = palloc(sizeof(ZVersion));
+	zheap_version_init(v);
 	outdated = row_find_as(w, SnapshotSelf, v) &&
 		!zheap_row_take_visible(w->snapshot, v->writer, v->own, v->cid);
+	zheap_version_forget(v);
 	pfree(v);
 	return outdated;
 }
@@ -565,6 +579,7 @@ row_look_spilled(ZRowWrite *w, TM_Result *result)
 	ZVersion   *v = palloc(sizeof(ZVersion));
 
 	Assert(w->held.pages);
+	zheap_version_init(v);
 	zheap_newest_version(&w->cx, w->buffer, w->page, w->block, w->off,
 						 &w->top);
 	if (!w->top.exists)
@@ -584,8 +599,8 @@ row_look_spilled(ZRowWrite *w, TM_Result *result)
 	zheap_header_get(v->data, &w->header);
 	w->image_writer = w->top.writer;
 	w->image_cid = InvalidCommandId;
-	w->image_len = v->len;
-	memcpy(w->image, v->data, v->len);
+	row_keep_image(w, v);
+	zheap_version_forget(v);
 	pfree(v);
 	return ROW_TAKEN;
 }

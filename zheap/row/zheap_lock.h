@@ -147,10 +147,22 @@ typedef struct ZRowWrite
 	Fxid		image_writer;	/* identity of image */
 	CommandId	image_cid;
 	uint16		image_len;
-	char		image[BLCKSZ];	/* the version to be locked or changed */
+	char	   *image;			/* the version to be locked or changed: room,
+								 * or palloc'd for one that is longer, which
+								 * is only locked */
+	char		room[BLCKSZ];
 	ZXactSlotChoice choice;
 	TM_FailureData failure;		/* filled unless TM_Ok */
 } ZRowWrite;
+
+/* the image is not needed any more; without this its context frees it */
+static inline void
+zheap_row_forget_image(ZRowWrite *w)
+{
+	if (unlikely(w->image != w->room))
+		pfree(w->image);
+	w->image = w->room;
+}
 
 /* zheap_row.c */
 extern void zheap_row_begin(ZRowWrite *w, Relation rel,

@@ -66,7 +66,8 @@ zheap_row_begin(ZRowWrite *w, Relation rel, const ItemPointerData *tid,
 			 RelationGetRelationName(rel));
 	undo_check_room(rel->rd_rel->relpersistence);
 
-	memset(w, 0, offsetof(ZRowWrite, image));
+	memset(w, 0, offsetof(ZRowWrite, room));
+	w->image = w->room;
 	w->rel = rel;
 	w->snapshot = snapshot;
 	w->crosscheck = crosscheck;

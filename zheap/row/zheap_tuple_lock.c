@@ -242,5 +242,6 @@ zheap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
 		*tmfd = w->failure;
 		tmfd->traversed = traversed;
 	}
+	zheap_row_forget_image(w);
 	return result;
 }

@@ -368,6 +368,7 @@ zheap_newest_first_command(ZReadContext *cx, Buffer buffer, Page page,
 
 	Assert(IsMVCCSnapshot(snapshot));
 	v = palloc(sizeof(ZVersion));
+	zheap_version_init(v);
 	zheap_visibility_clear(v);
 	zheap_visibility_identify(cx, &walk, buffer, v);
 	if (v->writer != InvalidFxid && !v->own &&

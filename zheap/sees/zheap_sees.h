@@ -17,7 +17,11 @@
  */
 
 /*
- * A row version found.  data[] holds its bytes (header as of that version).
+ * A row version found.  data has its bytes (header as of that version): in
+ * room; or palloc'd, if the version is older than a rewrite and, with columns
+ * added since, longer than a page.  Only an MVCC snapshot finds such.
+ * zheap_version_init() before the first use, zheap_version_forget() when the
+ * bytes aren't needed any more.
  */
 typedef struct ZVersion
 {
@@ -39,8 +43,24 @@ typedef struct ZVersion
 	bool		copied;
 	uint32		copy_hash;
 	uint16		len;
-	char		data[BLCKSZ];
+	char	   *data;
+	char		room[BLCKSZ];
 } ZVersion;
+
+static inline void
+zheap_version_init(ZVersion *v)
+{
+	v->data = v->room;
+	v->len = 0;
+}
+
+static inline void
+zheap_version_forget(ZVersion *v)
+{
+	if (unlikely(v->data != v->room))
+		pfree(v->data);
+	zheap_version_init(v);
+}
 
 /*
  * begin: samples horizons, opens the undo reader.  No buffer locked.

@@ -23,6 +23,7 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/predicate.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -208,7 +209,7 @@ zheap_visibility_clear(ZVersion *v)
 	v->kind = 0;
 	ItemPointerSetInvalid(&v->next);
 	v->copied = false;
-	v->len = 0;
+	zheap_version_forget(v);
 }
 
 /* the record that made the version was found */
@@ -324,6 +325,34 @@ spill_floor(Snapshot snapshot, Page page)
 }
 
 /*
+ * The version may lack columns that were added before a rewrite: add them.
+ * Nothing but v->data, if that is palloc'd, stays allocated.
+ */
+static void
+version_add_missing(ZReadContext *cx, ZWalk *walk, ZVersion *v)
+{
+	TupleDesc	desc = RelationGetDescr(cx->rel);
+	MemoryContext context;
+	MemoryContext old;
+	ZTuple	   *full;
+
+	Assert(v->data == v->room && walk->missing != NULL);
+	if (ZHeaderNatts(&walk->hdr) >= desc->natts)
+		return;
+	context = AllocSetContextCreate(CurrentMemoryContext,
+									"zheap missing columns",
+									ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(context);
+	full = zheap_tuple_add_missing(desc, v->data, v->len, walk->missing);
+	MemoryContextSwitchTo(old);
+	if (full->len > sizeof(v->room))
+		v->data = palloc(full->len);
+	v->len = full->len;
+	memcpy(v->data, full->data, full->len);
+	MemoryContextDelete(context);
+}
+
+/*
  * The walk arrived at the version to be judged visible: fill *v and tell
  * whether it is a row.
  */
@@ -334,9 +363,9 @@ version_accept(ZReadContext *cx, ZWalk *walk, ZWalkState state, Buffer buffer,
 	v->ended = ZHeaderIsEnded(&walk->hdr);
 	if (unlikely(walk->missing != NULL))
 	{
-		if (ZHeaderNatts(&walk->hdr) < RelationGetDescr(cx->rel)->natts)
-			zheap_tuple_add_missing(RelationGetDescr(cx->rel), v->data,
-									&v->len, walk->missing);
+		/* only an MVCC snapshot looks below a copy: it shows no ended one */
+		if (!v->ended)
+			version_add_missing(cx, walk, v);
 		zheap_walk_forget_missing(walk);
 	}
 	/* nobody asks who made a chunk or ended it */
@@ -350,7 +379,7 @@ version_accept(ZReadContext *cx, ZWalk *walk, ZWalkState state, Buffer buffer,
 		zheap_visibility_identify(cx, walk, buffer, v);
 		if (cx->too_long)
 		{
-			v->len = 0;
+			zheap_version_forget(v);
 			return false;
 		}
 	}
