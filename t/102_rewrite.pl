@@ -3,12 +3,16 @@
 # wal_level = minimal, what is reported, relfrozenxid.
 use strict;
 use warnings;
+use Digest::MD5 qw(md5_hex);
 use FindBin;
 use lib $FindBin::RealBin;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use ZheapTest;
+
+# a default that no rewrite keeps inline
+my $long = join('', map { md5_hex($_) } 1 .. 100);
 
 my $node = zheap_node('primary', allows_streaming => 1, conf => q{
 wal_consistency_checking = 'zheap'
@@ -24,7 +28,7 @@ ALTER TABLE r ALTER big SET STORAGE EXTERNAL;
 CREATE INDEX r_k ON r (k);
 INSERT INTO r SELECT g, -g, 'first', CASE WHEN g % 10 = 0 THEN repeat('b', 3000) END FROM generate_series(1, 1000) g;
 ALTER TABLE r ADD late text DEFAULT 'late';
-});
+} . "ALTER TABLE r ADD long text DEFAULT '$long';");
 my $standby = zheap_standby($node, feedback => 1);
 
 my $look = q{SELECT count(*), sum(id), sum(k), sum(length(t)), sum(length(big)), count(late),
