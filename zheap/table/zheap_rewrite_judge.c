@@ -154,7 +154,11 @@ find_recent_writer(Rewrite *rw, ZWalkState state)
 	return false;
 }
 
-/* ended_by: which transaction replaced or deleted the version, or none */
+/*
+ * Note the large values of a version, or of defaults.  Those of dropped columns,
+ * too: who reads a whole row has all of them fetched.  ended_by: which
+ * transaction replaced or deleted it, or none.
+ */
 static void
 note_externals(Rewrite *rw, const char *image, uint16 len, Fxid ended_by)
 {
@@ -166,7 +170,7 @@ note_externals(Rewrite *rw, const char *image, uint16 len, Fxid ended_by)
 	if (!rw->toasts || (header.natts_flags1 & ZH_HASEXTERNAL) == 0)
 		return;
 
-	zheap_rewrite_judge_deform(rw, image, len);
+	zheap_tuple_deform(rw->desc, image, len, rw->values, rw->isnull);
 	for (int i = 0; i < Min(natts, rw->desc->natts); i++)
 	{
 		void	   *value = DatumGetPointer(rw->values[i]);
