@@ -320,8 +320,8 @@ pg_stat_get_zheap_table(PG_FUNCTION_ARGS)
 	undo_shmem_require();
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	zheap_stat_flush();
 	(void) table_stats_get(MyDatabaseId, PG_GETARG_OID(0), &stats);
+	zheap_stat_add_new(PG_GETARG_OID(0), &stats);
 	for (int i = 0; i < ZSTAT_COUNTERS; i++)
 		values[i] = Int64GetDatum(stats.sum[i]);
 	values[ZSTAT_COUNTERS] = Int64GetDatum(stats.largest);
@@ -334,7 +334,7 @@ pg_zheap_reset_stats(PG_FUNCTION_ARGS)
 {
 	undo_shmem_require();
 	undo_stat_reset();
-	zheap_stat_flush();
+	zheap_stat_forget_new();
 	table_stats_reset();
 	PG_RETURN_VOID();
 }

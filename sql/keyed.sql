@@ -294,6 +294,13 @@ ALTER TABLE "Keyed, too"."List" RENAME TO other;
 SELECT ctid AS was FROM "Keyed, too".other \gset
 UPDATE "Keyed, too".other SET k = k + 1;
 SELECT ctid <> :'was' AS moved, k FROM "Keyed, too".other;
+-- whatever else quotes names
+SET quote_all_identifiers = on;
+SET zheap.update_indexed_in_place_tables = other;
+SELECT ctid AS was FROM "Keyed, too".other \gset
+UPDATE "Keyed, too".other SET k = k + 1;
+SELECT ctid <> :'was' AS moved, k FROM "Keyed, too".other;
+RESET quote_all_identifiers;
 RESET zheap.update_indexed_in_place_tables;
 SELECT * FROM zheap_check('"Keyed, too".other', true);
 DROP SCHEMA "Keyed, too" CASCADE;

@@ -21,7 +21,8 @@ CREATE INDEX x_id ON x (id);
 CREATE INDEX x_k ON x (k);
 CREATE INDEX x_h ON x USING hash (h);
 CREATE INDEX x_r ON x USING gist (r);
-CREATE TABLE tick (n int)});
+CREATE TABLE tick (n int);
+CREATE UNLOGGED TABLE u (n int) USING zheap});
 my $standby = zheap_standby($primary, conf => q{
 hot_standby_feedback = off
 max_standby_streaming_delay = -1
@@ -29,6 +30,8 @@ max_standby_archive_delay = -1
 });
 $primary->wait_for_catchup($standby);
 
+my (undef, undef, $err) = $standby->psql('postgres', q{SELECT * FROM zheap_check('u')});
+like($err, qr/cannot access temporary or unlogged relations during recovery/, 'an unlogged table has nothing to be checked');
 my $ask = q{SET enable_seqscan = off; SET enable_bitmapscan = off;
 SELECT count(*), sum(id) FROM x WHERE id BETWEEN 100 AND 900; SELECT count(*), sum(id) FROM x WHERE k = 3;
 SELECT count(*), sum(id) FROM x WHERE h = 3; SELECT count(*), sum(id) FROM x WHERE r && '[300,500)'; SELECT count(*), sum(v) FROM x WHERE k BETWEEN 2 AND 4};

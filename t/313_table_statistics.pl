@@ -181,6 +181,13 @@ one('BEGIN; CREATE TABLE never (k int) USING zheap; INSERT INTO never VALUES (1)
 one('BEGIN; SAVEPOINT s; CREATE TABLE never (k int) USING zheap; INSERT INTO never VALUES (1); UPDATE never SET k = 2; ROLLBACK TO s; COMMIT');
 one('BEGIN; CREATE TEMP TABLE t (k int) USING zheap ON COMMIT DROP; INSERT INTO t VALUES (1); UPDATE t SET k = 2; COMMIT');
 one('BEGIN; CREATE TEMP TABLE t (k int) USING zheap ON COMMIT DROP; INSERT INTO t VALUES (1); UPDATE t SET k = 2; COMMIT; SELECT 1');
+for my $end ('ROLLBACK', 'SAVEPOINT s; SELECT 1 / 0', q{PREPARE TRANSACTION 'p'; ROLLBACK PREPARED 'p'})
+{
+	my (undef, $out) = $node->psql('postgres', "BEGIN; CREATE TABLE never (k int) USING zheap; INSERT INTO never VALUES (1); UPDATE never SET k = 2; SELECT 'never'::regclass::oid, n_upd_in_place FROM pg_stat_get_zheap_table('never'::regclass); $end");
+	my ($never, $n) = split /\|/, $out;
+	is($n, '1', 'a table that its transaction has made');
+	is(one("SELECT n_upd_in_place FROM pg_stat_get_zheap_table($never)"), '0', "it keeps no place after $end");
+}
 one('CREATE TABLE gone (k int) USING zheap; INSERT INTO gone VALUES (1); UPDATE gone SET k = 2');
 counted('gone', 'before it goes', n_upd_in_place => 1);
 my $oid = one(q{SELECT 'gone'::regclass::oid});

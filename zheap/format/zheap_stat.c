@@ -77,8 +77,8 @@ static object_access_hook_type prev_object_access = NULL;
  */
 
 /* throws nothing */
-static void
-forget_new_tables(void)
+void
+zheap_stat_forget_new(void)
 {
 	last_new = NULL;
 	if (new_tables == NULL)
@@ -135,7 +135,21 @@ zheap_stat_count_walk(Relation rel, int64 n, int longest)
 }
 
 void
-zheap_stat_flush(void)
+zheap_stat_add_new(Oid relid, TableStats *stats)
+{
+	NewTable   *entry = new_tables == NULL ? NULL :
+		newtables_lookup(new_tables, relid);
+
+	if (entry != NULL)
+		table_stats_merge(stats, &entry->stats);
+}
+
+/*
+ * Hand on what was counted for tables that the transaction has made, which is
+ * about to commit: before, nobody would take their places back if it aborted.
+ */
+static void
+hand_on_new_tables(void)
 {
 	newtables_iterator i;
 	NewTable   *entry;
@@ -145,7 +159,7 @@ zheap_stat_flush(void)
 	newtables_start_iterate(new_tables, &i);
 	while ((entry = newtables_iterate(new_tables, &i)) != NULL)
 		table_stats_add(MyDatabaseId, entry->relid, &entry->stats);
-	forget_new_tables();
+	zheap_stat_forget_new();
 }
 
 /* The process ends: what the last transactions have dropped. */
@@ -226,10 +240,13 @@ stat_xact_callback(XactEvent event, void *arg)
 {
 	switch (event)
 	{
-		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
+			/* it may be rolled back by who knows nothing of them */
+			zheap_stat_forget_new();
+			/* FALLTHROUGH */
+		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
-			zheap_stat_flush();
+			hand_on_new_tables();
 			if (dropped != NIL)
 				drop_counters();
 			break;
@@ -239,7 +256,7 @@ stat_xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_ABORT:
 		case XACT_EVENT_PARALLEL_ABORT:
 			end_dropped(false);
-			forget_new_tables();
+			zheap_stat_forget_new();
 			break;
 		default:
 			break;
@@ -251,7 +268,7 @@ stat_subxact_callback(SubXactEvent event, SubTransactionId mySubid,
 					  SubTransactionId parentSubid, void *arg)
 {
 	if (event == SUBXACT_EVENT_ABORT_SUB)
-		forget_new_tables();
+		zheap_stat_forget_new();
 }
 
 static bool

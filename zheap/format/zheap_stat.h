@@ -39,7 +39,10 @@ extern void zheap_stat_count(Relation rel, ZStatCounter counter, int64 n);
 /* a reader went back n versions, of one row "longest" */
 extern void zheap_stat_count_walk(Relation rel, int64 n, int longest);
 
-/* In a transaction: hand on what was counted for tables that it has made. */
-extern void zheap_stat_flush(void);
+/* add what was counted for a table that the running transaction has made */
+extern void zheap_stat_add_new(Oid relid, TableStats *stats);
+
+/* forget that, of all of them; throws nothing */
+extern void zheap_stat_forget_new(void);
 
 #endif							/* ZHEAP_STAT_H */

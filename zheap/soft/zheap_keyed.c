@@ -251,15 +251,19 @@ end_of_name(const char *p)
 static bool
 is_listed(Relation rel)
 {
-	const char *name = quote_identifier(RelationGetRelationName(rel));
+	const char *name;
 	char	   *schema = get_namespace_name(RelationGetNamespace(rel));
 	char	   *qualified;
 	const char *p = listed_tables;
+	bool		quote_all = quote_all_identifiers;
 
 	if (p == NULL || *p == '\0' || schema == NULL)
 		return false;
+	quote_all_identifiers = false;
+	name = quote_identifier(RelationGetRelationName(rel));
 	qualified = quote_qualified_identifier(schema,
 										   RelationGetRelationName(rel));
+	quote_all_identifiers = quote_all;
 	while (*p != '\0')
 	{
 		const char *end = end_of_name(p);

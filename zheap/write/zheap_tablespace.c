@@ -138,5 +138,5 @@ zheap_tablespace_check(Relation rel)
 				 errmsg("cannot add rows to table \"%s\", which this transaction has moved to another tablespace",
 						RelationGetRelationName(rel)),
 				 errdetail("After a rollback its indexes would have entries of rows that it does not have."),
-				 errhint("Commit first, or move the table in a transaction block.")));
+				 errhint("Commit first, or move the table in a transaction block, where no event trigger adds rows to it.")));
 }
