@@ -60,7 +60,7 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM x; SELECT count(*) FROM u'
 # no room for the free space map when a transaction ends: that is but a hint
 SKIP:
 {
-	skip 'the server has no assertions', 4 if $node->safe_psql('postgres', 'SHOW debug_assertions') ne 'on';
+	skip 'the server has no assertions', 6 if $node->safe_psql('postgres', 'SHOW debug_assertions') ne 'on';
 	my %end = ('COMMIT' => '1000', q{PREPARE TRANSACTION 'p'} => '1001');
 	for my $end (sort keys %end)
 	{
@@ -74,6 +74,13 @@ BEGIN; DELETE FROM f WHERE a > $end{$end}; $end;}))[2];
 		ok(!-e $done && $node->safe_psql('postgres', 'SELECT max(a) FROM f; DROP TABLE f') eq $end{$end},
 			'the map was to grow, and the rows are deleted');
 	}
+	# nor for a worker that has rolled a page back
+	$node->safe_psql('postgres', q{CREATE TABLE f (a int, t text) USING zheap WITH (fillfactor = 60, autovacuum_enabled = off);
+INSERT INTO f SELECT g, repeat('x', 100) FROM generate_series(1, 5000) g; VACUUM FULL f});
+	my $done = order_point($node, 'map-grows', 'error');
+	$node->safe_psql('postgres', q{SET zheap.rollback_foreground_size = 0; BEGIN; UPDATE f SET t = repeat('y', 100); ROLLBACK});
+	undo_quiet($node, 'without room for a hint');
+	ok(!-e $done, 'of a worker');
 }
 kill_server($node);
 ok(start_after_kill($node), 'start after a kill');

@@ -110,12 +110,20 @@ foreach my $how ('SELECT 0', $parallel)
 my $s = old_snapshot('SELECT 0');
 change();
 ask($s, 'SAVEPOINT a');
-order_point($node, 'gather-file', 'error');
-like(ask($s, "$look z"), qr/error at point "gather-file"/, 'another error');
+order_point($node, 'gather-block', 'error');
+like(ask($s, "$look z"), qr/error at point "gather-block"/, 'another error');
 ask($s, 'ROLLBACK TO a');
 
-# --- what was gathered can't be read
+# --- but all that writing its files, or making its segment, may bring
 my $pid = ask($s, 'SELECT pg_backend_pid()');
+system("prlimit --pid $pid --fsize=4096:unlimited") == 0 or die;
+is(ask($s, "$look z"), $old{z}, 'files may not grow, nor the log');
+system("prlimit --pid $pid --fsize=unlimited:unlimited") == 0 or die;
+my $ordered = order_point($node, 'gather-segment', 'error');
+my %n = logged($old{z}, 'no segment is to be had', sub { ask($s, "$look z") });
+ok($n{room} > 0 && !-e $ordered, '... no room');
+
+# --- what was gathered can't be read
 foreach my $time (1 .. 3)
 {
 	order_point($node, 'gather-loads', 'error', $pid);

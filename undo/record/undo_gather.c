@@ -377,8 +377,8 @@ take_piece(UndoGather *g, UndoLogNumber *log, BlockNumber *from,
 }
 
 /* Read what there is for this process to read, and let others have its files. */
-static void
-read_pieces(UndoGather *g)
+static bool
+read_pieces(UndoGather *g, const GatherOrder *order)
 {
 	Shared	   *sh = g->shared;
 	BufferAccessStrategy strategy = GetAccessStrategy(BAS_BULKREAD);
@@ -412,16 +412,19 @@ read_pieces(UndoGather *g)
 	pfree(g->parts);
 	g->parts = NULL;
 	pg_atomic_fetch_add_u64(&sh->kept, g->kept);
+	return true;
 }
 
 /*
- * The same; false if there is no room for its files, which can't be known
- * beforehand: core alone counts all files of a session.  An error while one is
- * written leaves nothing held but what g's owner has: no page is pinned nor
- * locked then, core waits for nothing, and the files go with the owner.
+ * Do a step of that; false if it does, or if there is no room for its files or
+ * its segment, which can't be known beforehand: core alone counts all files of a
+ * session.  An error while one is written leaves nothing held but what g's owner
+ * has: no page is pinned nor locked then, core waits for nothing, and the files go
+ * with the owner.
  */
 static bool
-gather_pieces(UndoGather *g)
+do_if_there_is_room(UndoGather *g, const GatherOrder *order,
+					bool (*step) (UndoGather *g, const GatherOrder *order))
 {
 	MemoryContext caller = CurrentMemoryContext;
 	volatile bool done = false;
@@ -430,16 +433,13 @@ gather_pieces(UndoGather *g)
 	Assert(InterruptHoldoffCount == 0 && QueryCancelHoldoffCount == 0);
 	PG_TRY();
 	{
-		read_pieces(g);
-		done = true;
+		done = step(g, order);
 	}
 	PG_CATCH();
 	{
-		int			code = geterrcode();
-
-		if (!g->writing || (code != ERRCODE_CONFIGURATION_LIMIT_EXCEEDED &&
-							code != ERRCODE_DISK_FULL))
+		if (!g->writing || geterrcode() == ERRCODE_QUERY_CANCELED)
 			PG_RE_THROW();
+		g->writing = false;
 		MemoryContextSwitchTo(caller);
 		FlushErrorState();
 		CurrentResourceOwner = g->owner;
@@ -525,10 +525,13 @@ make_segment(UndoGather *g, const GatherOrder *order)
 	choose_parts(&plan, undo_gather_cost(g->persistence), order->nblocks,
 				 order->per_part);
 	plan.nlogs = count_logs(g->persistence);
+	g->writing = true;
+	UNDO_ROOM_POINT("gather-segment");
 	g->segment = dsm_create(offsetof(Shared, granted) +
 							sizeof(pg_atomic_uint64) * plan.nparts +
 							sizeof(BlockNumber) * plan.nlogs,
 							DSM_CREATE_NULL_IF_MAXSEGMENTS);
+	g->writing = false;
 	if (g->segment == NULL)
 		return false;
 	sh = g->shared = dsm_segment_address(g->segment);
@@ -607,6 +610,15 @@ undo_gather_team_begun(UndoGatherTeam *team)
 	return team->ready || BarrierPhase(&team->barrier) != TEAM_ELECTS;
 }
 
+static void
+note_no_room(UndoGatherTeam *team, const GatherOrder *order)
+{
+	team->no_room = true;
+	ereport(DEBUG1,
+			(errmsg_internal("no room to gather undo of \"%s\"",
+							 RelationGetRelationName(order->rel))));
+}
+
 /*
  * Do with the team what it is about to do.  True if g is attached, and there is
  * something.  Under g's owner; waits for others that read.
@@ -619,9 +631,12 @@ join(UndoGather *g, UndoGatherTeam *team, const GatherOrder *order)
 	switch (team->ready ? TEAM_READS + 1 : BarrierAttach(barrier))
 	{
 		case TEAM_ELECTS:
-			if (BarrierArriveAndWait(barrier, PG_WAIT_EXTENSION) &&
-				make_segment(g, order))
+			if (!BarrierArriveAndWait(barrier, PG_WAIT_EXTENSION))
+				 /* another one does */ ;
+			else if (do_if_there_is_room(g, order, make_segment))
 				team->segment = dsm_segment_handle(g->segment);
+			else
+				note_no_room(team, order);
 			/* FALLTHROUGH */
 		case TEAM_MAKES:
 			BarrierArriveAndWait(barrier, PG_WAIT_EXTENSION);
@@ -629,14 +644,11 @@ join(UndoGather *g, UndoGatherTeam *team, const GatherOrder *order)
 		case TEAM_READS:
 			if (team->segment != DSM_HANDLE_INVALID &&
 				(g->segment != NULL || attach_segment(g, team->segment)) &&
-				!gather_pieces(g))
+				!do_if_there_is_room(g, order, read_pieces))
 			{
 				/* what it read nobody has */
 				pg_atomic_write_u32(&g->shared->too_much, 1);
-				team->no_room = true;
-				ereport(DEBUG1,
-						(errmsg_internal("no room to gather undo of \"%s\"",
-										 RelationGetRelationName(order->rel))));
+				note_no_room(team, order);
 			}
 			if (BarrierArriveAndWait(barrier, PG_WAIT_EXTENSION) &&
 				g->segment != NULL && !is_too_much(g))

@@ -57,7 +57,8 @@ typedef struct UndoGatherTeam
 	Barrier		barrier;
 	dsm_handle	segment;		/* of what was gathered, if it was */
 	bool		ready;			/* it was, before there was a team */
-	bool		no_room;		/* for the files of one of its processes */
+	bool		no_room;		/* for the files of one of its processes, or
+								 * the segment */
 } UndoGatherTeam;
 
 /* g, of the process that sets the team up, or NULL: it is the team's, too */

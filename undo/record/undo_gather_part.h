@@ -89,7 +89,7 @@ struct UndoGather
 	/* while undo is read */
 	uint32		member;			/* the number of this process */
 	Part	   *parts;
-	bool		writing;		/* an error is one of its files' */
+	bool		writing;		/* an error is one of its files or segment */
 	Size		disk_limit;		/* of its files */
 	Size		kept;			/* bytes */
 	Size		passed_over;	/* bytes that were too much */

@@ -90,6 +90,12 @@ extern void zheap_fsm_notes_add(Relation rel, BlockNumber block, Page page,
 extern void zheap_fsm_notes_rolled_back(Relation rel, BlockNumber block,
 										Size room);
 
+/*
+ * Tell the map of a page at once, if there is room for it.  In a transaction, no
+ * lock held; throws what isn't about room.
+ */
+extern void zheap_fsm_notes_tell(Relation rel, BlockNumber block, Size room);
+
 extern void zheap_fsm_notes_register(void); /* transaction callback */
 
 #endif							/* ZHEAP_BACK_H */

@@ -167,6 +167,29 @@ try_to_tell_of_pages(Relation rel, const FreedPage *page, int n)
 	ResourceOwnerDelete(own);
 }
 
+static void
+tell_if_there_is_room(Relation rel, const FreedPage *page, int n)
+{
+	if (map_has_place(rel, page[n - 1].block))
+		tell_of_pages(rel, page, n);
+	else
+		try_to_tell_of_pages(rel, page, n);
+}
+
+void
+zheap_fsm_notes_tell(Relation rel, BlockNumber block, Size room)
+{
+	FreedPage	page = {
+		.relid = RelationGetRelid(rel),
+		.locator = rel->rd_locator,
+		.block = block,
+		.room = room
+	};
+
+	AssertNoPageLocked();
+	tell_if_there_is_room(rel, &page, 1);
+}
+
 /* Pages of one table, ascending. */
 static void
 tell_of_table(const FreedPage *page, int n)
@@ -179,12 +202,7 @@ tell_of_table(const FreedPage *page, int n)
 		return;
 	rel = try_relation_open(page[0].relid, NoLock);
 	if (rel != NULL && RELKIND_HAS_STORAGE(rel->rd_rel->relkind))
-	{
-		if (map_has_place(rel, page[n - 1].block))
-			tell_of_pages(rel, page, n);
-		else
-			try_to_tell_of_pages(rel, page, n);
-	}
+		tell_if_there_is_room(rel, page, n);
 	if (rel != NULL)
 		relation_close(rel, NoLock);
 	UnlockRelationOid(page[0].relid, AccessShareLock);

@@ -22,7 +22,6 @@
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
-#include "storage/freespace.h"
 #include "storage/smgr.h"
 #include "utils/rel.h"
 
@@ -861,8 +860,5 @@ zheap_rollback_page(Relation rel, BlockNumber block)
 	if (!IsTransactionState())
 		zheap_fsm_notes_rolled_back(rel, block, room);
 	else if (room >= BLCKSZ / 8)
-	{
-		RecordPageWithFreeSpace(rel, block, zheap_fsm_room(room));
-		FreeSpaceMapVacuumRange(rel, block, block + 1);
-	}
+		zheap_fsm_notes_tell(rel, block, room);
 }
