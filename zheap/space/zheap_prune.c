@@ -331,6 +331,7 @@ prune_count(Prune *prune, ZPruneResult *result)
 		 off <= PageGetMaxOffsetNumber(page); off++)
 	{
 		bool		in_progress;
+		bool		ended;
 
 		if (!ItemIdIsNormal(PageGetItemId(page, off)))
 			continue;
@@ -344,12 +345,13 @@ prune_count(Prune *prune, ZPruneResult *result)
 			known = walk->fxid;
 			runs = status == ZXACT_RUNNING || status == ZXACT_CURRENT;
 		}
-		in_progress &= runs;
-		if (in_progress ? ZHeaderIsEnded(&walk->hdr) ||
-			(walk->hdr.flags2 & ZH_INPLACE) : !ZHeaderIsEnded(&walk->hdr))
-			result->live_tuples++;
-		else if (!in_progress)
+		ended = ZHeaderIsEnded(&walk->hdr);
+		if (in_progress && runs)
+			result->live_tuples += ended || (walk->hdr.flags2 & ZH_INPLACE);
+		else if (ended)
 			result->recently_dead++;
+		else
+			result->live_tuples++;
 	}
 }
 
