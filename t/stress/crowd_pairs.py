@@ -204,7 +204,7 @@ class Crowd:
         if isinstance(heap, str):
             self.failed += 1
             p.broken = p.open
-        elif p.sql.startswith(("UPDATE", "INSERT")):
+        elif p.sql.startswith(("UPDATE", "INSERT")) and heap[0] > 0:
             p.changed.add(p.row)
         p.sql, p.waits = "", 0
         return True
