@@ -73,6 +73,44 @@ for my $how ('ROLLBACK', 'an error', 'ROLLBACK TO')
 	is($node->safe_psql('postgres', $all), $before, 'and when it is rolled back');
 }
 
+# --- the file of the table is away for a moment (a tablespace that isn't mounted),
+# its pages being in memory, or on disk only: that isn't a table that got shorter
+my $place = PostgreSQL::Test::Utils::tempdir();
+$node->safe_psql('postgres', "CREATE TABLESPACE away LOCATION '$place'");
+my $link = $node->data_dir . '/pg_tblspc/' . $node->safe_psql('postgres', q{SELECT oid FROM pg_tablespace WHERE spcname = 'away'});
+# who updates all of y has none of z's pages among those that it had last
+$node->safe_psql('postgres', q{
+CREATE TABLE y (k int, c int, t text) USING zheap WITH (fillfactor = 10);
+INSERT INTO y SELECT g, 0, repeat('y', 500) FROM generate_series(1, 40) g;
+CREATE TABLE z (k int, c int) USING zheap TABLESPACE away;
+INSERT INTO z SELECT g, g FROM generate_series(1, 100) g});
+my $rows = 'SELECT count(*), sum(k), sum(c) FROM z';
+my $sound = $node->safe_psql('postgres', $rows);
+for my $where ('memory', 'disk')
+{
+	for my $how ('ROLLBACK', 'ROLLBACK TO a; COMMIT')
+	{
+		my $s = session($node);
+		ask($s, 'BEGIN; INSERT INTO noted VALUES (1); SAVEPOINT a; UPDATE z SET c = c + 1000 WHERE k <= 50; UPDATE y SET c = c + 1');
+		if ($where eq 'disk')
+		{
+			ask($s, $fill) for 1 .. 2;
+			# DROP DATABASE has all processes close their files
+			$node->safe_psql('postgres', "CHECKPOINT; $fill");
+			$node->safe_psql('postgres', $_) foreach 'CREATE DATABASE gone', 'DROP DATABASE gone';
+		}
+		rename($link, "$link.away") or die;
+		my $out = ask($s, $how);
+		rename("$link.away", $link) or die;
+		is($out, '', "$how while a file is away, its page in $where");
+		finish_session($s);
+		is($node->safe_psql('postgres', $rows), $sound, '... and rows are right when it is back');
+		undo_quiet($node, 'when it is back');
+		is($node->safe_psql('postgres', $rows), $sound, '... and when all is rolled back and discarded');
+	}
+}
+$node->safe_psql('postgres', 'DROP TABLE y, z; DROP TABLESPACE away');
+
 # --- an older xid writes behind a younger one in the same log, and aborts
 set_conf($node, 'zheap.rollback_paused' => 'on', 'zheap.rollback_foreground_size' => '0');
 my $t = session($node);

@@ -18,7 +18,7 @@
  * aborted owner of the page, in batches, until none is left.  rel may be a
  * hand-made relcache entry (no tuple descriptor, no indexes).  Called without
  * locks on the page; may raise ERROR on corruption; writes no undo.  A page
- * that is new, beyond the end or not the client's is left alone.
+ * that is new is left alone, and so is one that a temporary table has lost.
  */
 typedef void (*undo_rollback_page_fn) (Relation rel, BlockNumber block);
 

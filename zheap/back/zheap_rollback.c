@@ -809,9 +809,11 @@ horizons_for(Relation rel)
 
 /*
  * Roll back a page; the undo store's client.  No lock held by the caller.  A
- * page beyond the end or new is left alone: the table has another file since.
- * ERROR (data corrupted) if it isn't a zheap page: what can't be read isn't
- * rolled back, and its undo has to stay.
+ * new page is left alone.  ERROR (data corrupted) if it isn't a zheap page, or
+ * what the storage manager throws if there is none: what can't be read isn't
+ * rolled back, and its undo has to stay.  (Who names a page has a lock on the
+ * table that no truncation gets past.  Only a temporary table may be emptied
+ * in place by the transaction that aborts.)
  */
 void
 zheap_rollback_page(Relation rel, BlockNumber block)
@@ -822,14 +824,9 @@ zheap_rollback_page(Relation rel, BlockNumber block)
 
 	AssertNoPageLocked();
 	Assert(CritSectionCount == 0 && !RecoveryInProgress());
-	if (!BufferIsValid(buffer))
-	{
-		SMgrRelation smgr = RelationGetSmgr(rel);
-
-		if (!smgrexists(smgr, MAIN_FORKNUM) ||
-			block >= smgrnblocks(smgr, MAIN_FORKNUM))
-			return;
-	}
+	if (rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP &&
+		block >= smgrnblocks(RelationGetSmgr(rel), MAIN_FORKNUM))
+		return;
 
 	while (more)
 	{
