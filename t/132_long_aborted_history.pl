@@ -125,6 +125,51 @@ ask($w, 'COMMIT');
 is($node->safe_psql('postgres', 'SELECT b FROM r ORDER BY a'), "0\n6\n7\n8\n0", '... as it should be');
 finish_session($_) foreach $v, $w;
 
+# A session that aborts can't be cancelled: it has no time (0 ms) for others'
+# history, nor has it while it looks whose a version was that it restores.
+$node->append_conf('postgresql.conf', "zheap.debug_set = 'rollback-batch=10,foreground-ms=0,look-up=1'");
+$node->restart;
+my $own = session($node);
+ask($own, q{SET zheap.rollback_foreground_size = '256kB'});
+for my $how ('ROLLBACK', 'ROLLBACK TO a; COMMIT')
+{
+	ask($own, q{BEGIN; INSERT INTO r VALUES (9, 9); SAVEPOINT a; UPDATE t SET b = 5 WHERE a = 2});
+	abort_many();
+	is(ask($own, $how), '', "$how beside a long aborted history");
+	my $left = left();
+	ok($left > 0 && $left < $n + 1, '... some of that is left to others');
+	is($node->safe_psql('postgres', 'SELECT a, b FROM t ORDER BY a'), "1|1\n2|0\n3|7\n4|0\n5|0", '... which are not seen');
+	is(ask($own, 'SELECT 1 FROM r WHERE a = 9'), $how eq 'ROLLBACK' ? '' : '1', '... what was to be kept is');
+	ask($own, 'DELETE FROM r WHERE a = 9');
+	set_conf($node, 'zheap.max_rollback_workers' => '2');
+	undo_quiet($node, 'by workers');
+	is($node->safe_psql('postgres', 'SELECT a, b FROM t ORDER BY a'), "1|1\n2|0\n3|7\n4|0\n5|0", '... which have taken it back');
+	set_conf($node, 'zheap.max_rollback_workers' => '0');
+}
+$node->safe_psql('postgres', q{
+CREATE TABLE l (a int, b int) USING zheap;
+INSERT INTO l SELECT g, 0 FROM generate_series(1, 5) g;});
+undo_quiet($node, 'what is older is visible to all');
+my $old = session($node);
+ask($old, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM l');
+# all xact slots have an owner, and another one has that of both rows just then
+$node->safe_psql('postgres', 'UPDATE l SET b = 1 WHERE a = 3') foreach 1 .. 10;
+$node->safe_psql('postgres', 'UPDATE l SET b = 1 WHERE a <= 2');
+$v = session($node);
+ask($v, 'BEGIN; UPDATE l SET b = 2 WHERE a = 1');
+ask($own, 'BEGIN; UPDATE l SET b = 2 WHERE a = 2');
+ask($v, 'COMMIT');
+$node->safe_psql('postgres', "UPDATE l SET b = $_ WHERE a = 1") foreach 3 .. 9;
+is(ask($own, 'ROLLBACK'), '', 'ROLLBACK above many owners of an xact slot');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM zheap_page_slots('l', 0) WHERE status = 'aborted'}), '1', '... is left to others');
+is($node->safe_psql('postgres', 'SELECT b FROM l ORDER BY a'), "9\n1\n1\n0\n0", '... which is not seen');
+set_conf($node, 'zheap.max_rollback_workers' => '2');
+ok($node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM zheap_page_slots('l', 0) WHERE status = 'aborted'}), '... a worker takes it back');
+set_conf($node, 'zheap.max_rollback_workers' => '0');
+is($node->safe_psql('postgres', 'SELECT b FROM l ORDER BY a'), "9\n1\n1\n0\n0", '... and rows are right');
+is(ask($old, 'SELECT b FROM l ORDER BY a'), "0\n0\n0\n0\n0", '... for an older snapshot, too');
+finish_session($_) foreach $old, $own, $v;
+
 # killed between two batches, then recovered: what is left is still known
 abort_many();
 $w = session($node);

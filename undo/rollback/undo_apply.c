@@ -46,7 +46,7 @@
 
 /* limits of a foreground rollback: it can't be cancelled (U13) */
 #define FOREGROUND_MAX_PAGES	UNDO_KNOB("foreground-apply-pages", 64, 1, 64)
-#define FOREGROUND_MAX_MS		UNDO_KNOB("foreground-ms", 50, 1, 50)
+#define FOREGROUND_MAX_MS		UNDO_KNOB("foreground-ms", 50, 0, 50)
 
 static undo_rollback_page_fn client_rollback_page = NULL;
 static Oid	(*client_am_oid) (void) = NULL;
@@ -57,6 +57,11 @@ static int	ndoomed = -1;		/* -1: not known */
 
 /* top transaction in which a foreground rollback failed */
 static Fxid failed_top_fxid = InvalidFxid;
+
+/* is there a foreground rollback with a time limit, since when, is that over? */
+static bool limited = false;
+static bool out_of_time = false;
+static instr_time foreground_start;
 
 /* what must be as before when an error was swallowed */
 typedef struct SavedState
@@ -337,19 +342,30 @@ mark_runs(const UndoTouchedRun *runs, int nruns)
 	pfree(marks);
 }
 
-/*
- * Roll back pages.  Returns true if all were done, false if the time ran out.
- */
-static bool
-apply_pages(const UndoTouchedPage *pages, int npages, bool unlimited,
-			ForegroundState *state)
+/* See undo_apply.h. */
+void
+undo_apply_check_time(void)
 {
-	instr_time	start;
-	bool		in_time = true;
+	instr_time	now;
 
+	if (!limited)
+		return;
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, foreground_start);
+	if (INSTR_TIME_GET_MILLISEC(now) < FOREGROUND_MAX_MS)
+		return;
+	out_of_time = true;
+	ereport(ERROR,
+			(errcode(ERRCODE_QUERY_CANCELED),
+			 errmsg("rollback takes too long to be done at once")));
+}
+
+/* Roll back pages.  Throws when the time is up. */
+static void
+apply_pages(const UndoTouchedPage *pages, int npages, ForegroundState *state)
+{
 	Assert(npages > 0 && state->rel == NULL);
-	INSTR_TIME_SET_CURRENT(start);
-	for (int i = 0; i < npages && in_time; i++)
+	for (int i = 0; i < npages; i++)
 	{
 		const UndoTouchedPage *page = &pages[i];
 
@@ -358,18 +374,9 @@ apply_pages(const UndoTouchedPage *pages, int npages, bool unlimited,
 		if (!state->temp && file_is_doomed(page->locator))
 			continue;
 
-		if (!unlimited)
-		{
-			instr_time	now;
-
-			INSTR_TIME_SET_CURRENT(now);
-			INSTR_TIME_SUBTRACT(now, start);
-			if (INSTR_TIME_GET_MILLISEC(now) > FOREGROUND_MAX_MS)
-			{
-				in_time = false;
-				continue;
-			}
-		}
+		/* one page is begun in any case */
+		if (state->rel != NULL)
+			undo_apply_check_time();
 
 		/* pages come in runs of one relation */
 		if (state->rel != NULL &&
@@ -392,7 +399,6 @@ apply_pages(const UndoTouchedPage *pages, int npages, bool unlimited,
 	if (state->rel != NULL)
 		undo_fake_relation_end(state->rel);
 	state->rel = NULL;
-	return in_time;
 }
 
 /*
@@ -410,18 +416,17 @@ apply_all(const UndoTouchedPage *pages, int npages,
 	if (state->temp)
 	{
 		UNDO_POINT("temporary-begins");
-		state->done = apply_pages(pages, npages, true, state);
+		apply_pages(pages, npages, state);
+		state->done = true;
 		return;
 	}
 	if (not_others || (npages > FOREGROUND_MAX_PAGES && !unlimited))
 		return;
 	UNDO_POINT("foreground-begins");
-	if (apply_pages(pages, npages, unlimited, state))
-	{
-		UNDO_POINT("foreground-applied");
-		mark_runs(runs, nruns);
-		state->done = true;
-	}
+	apply_pages(pages, npages, state);
+	UNDO_POINT("foreground-applied");
+	mark_runs(runs, nruns);
+	state->done = true;
 }
 
 static void
@@ -488,6 +493,9 @@ try_foreground(const UndoTouchedPage *pages, int npages,
 		return false;
 	}
 
+	INSTR_TIME_SET_CURRENT(foreground_start);
+	limited = !unlimited;
+	out_of_time = false;
 	PG_TRY();
 	{
 		error_context_stack = NULL;
@@ -496,8 +504,7 @@ try_foreground(const UndoTouchedPage *pages, int npages,
 											"undo foreground rollback",
 											ALLOCSET_SMALL_SIZES);
 		MemoryContextSwitchTo(workcontext);
-		apply_all(pages, npages, runs, nruns,
-				  unlimited || !IsUnderPostmaster,
+		apply_all(pages, npages, runs, nruns, unlimited,
 				  top == failed_top_fxid && top != InvalidFxid,
 				  (ForegroundState *) &state);
 	}
@@ -511,8 +518,11 @@ try_foreground(const UndoTouchedPage *pages, int npages,
 		error = CopyErrorData();
 		FlushErrorState();
 		failed = true;
-		failed_top_fxid = top;
-		report_failure((const ForegroundState *) &state, error);
+		if (!out_of_time)
+		{
+			failed_top_fxid = top;
+			report_failure((const ForegroundState *) &state, error);
+		}
 		if (state.rel != NULL)
 			undo_fake_relation_end(state.rel);
 		if (outer != NULL)
@@ -523,6 +533,7 @@ try_foreground(const UndoTouchedPage *pages, int npages,
 	/* the hand-made entry must not outlive its memory */
 	Assert(failed || state.rel == NULL);
 	restore_state(&saved);
+	limited = false;
 	ndoomed = -1;
 	doomed_files = NULL;
 	if (workcontext != NULL)
@@ -553,7 +564,8 @@ undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 
 	/* by this setting, too, an ERROR would be FATAL */
 	ExitOnAnyError = false;
-	done = try_foreground(pages, npages, runs, nruns, unlimited);
+	done = try_foreground(pages, npages, runs, nruns,
+						  unlimited || !IsUnderPostmaster);
 	ExitOnAnyError = exit_on_error;
 	if (!done)
 		undo_log_wake_launcher();

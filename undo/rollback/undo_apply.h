@@ -43,6 +43,13 @@ extern bool undo_apply_foreground(const UndoTouchedPage *pages, int npages,
 								  const UndoTouchedRun *runs, int nruns,
 								  bool unlimited);
 
+/*
+ * For the client, between the parts of a page's rollback, any locks held: throws
+ * when the abort callback that it is in has taken long enough, so that a worker
+ * goes on.  Does nothing anywhere else, nor for temporary tables.
+ */
+extern void undo_apply_check_time(void);
+
 /* roll back one page through the registered client, rel opened by the caller */
 extern void undo_apply_page(Relation rel, BlockNumber block);
 

@@ -25,6 +25,7 @@
 #include "storage/smgr.h"
 #include "utils/rel.h"
 
+#include "undo/undo.h"
 #include "undo/undo_debug.h"
 #include "zheap/back/zheap_back.h"
 #include "zheap/format/zheap_format.h"
@@ -200,10 +201,23 @@ get_tenures(Rollback *rb, uint8 id)
 	return t;
 }
 
+/* For each record of others' tenures: is it enough? */
+static void
+look_up(ZWalk *walk)
+{
+	if (IsTransactionState())
+		zheap_walk_look_up(&walk->until_look);
+	else if (--walk->until_look <= 0)
+	{
+		/* in an abort callback interrupts wait, but not for long (U13) */
+		walk->until_look = ZWALK_LOOK_UP;
+		undo_apply_check_time();
+	}
+}
+
 /*
  * Go through the last tenure known, to the one below; false if there is none, or
- * it is visible to all.  In an abort callback nothing may be thrown: interrupts
- * wait there.
+ * it is visible to all.
  */
 static bool
 next_tenure(Rollback *rb, Tenures *t)
@@ -228,6 +242,7 @@ next_tenure(Rollback *rb, Tenures *t)
 		zheap_ring_step(&t->ring, base || (walk->undo.flags &
 										   ZUNDO_TENURE_START) ?
 						below : walk->fxid, next, walk->block);
+		look_up(walk);
 		if (base || (walk->undo.flags & ZUNDO_TENURE_START))
 		{
 			t->all = below == InvalidFxid;
@@ -236,8 +251,6 @@ next_tenure(Rollback *rb, Tenures *t)
 			return !t->all;
 		}
 		walk->urp = next;
-		if (IsTransactionState())
-			zheap_walk_look_up(&walk->until_look);
 	}
 	t->all = true;
 	return false;
@@ -734,7 +747,8 @@ pause_between_batches(void)
 	AssertNoPageLocked();
 	Assert(CritSectionCount == 0);
 	UNDO_POINT("rollback-page-released");
-	/* in an abort callback interrupts are held off */
+	/* in an abort callback interrupts are held off: the time alone counts */
+	undo_apply_check_time();
 	if (InterruptHoldoffCount > 0)
 		return;
 	CHECK_FOR_INTERRUPTS();
