@@ -58,3 +58,42 @@ SELECT compare('SELECT look(id) FROM (SELECT id FROM @ FOR UPDATE) s');
 SELECT compare('SELECT look(id) FROM (SELECT id FROM @ ORDER BY k) s');
 DROP FUNCTION compare, changed_new, same_new, same_old, look;
 DROP TABLE looked;
+-- Pages of temporary tables are noted whatever their number, until the transaction
+-- ends: each once, however often and in which order it is changed.
+CREATE FUNCTION top_memory() RETURNS bigint LANGUAGE sql AS $$ SELECT used_bytes FROM pg_backend_memory_contexts WHERE name = 'TopMemoryContext' $$;
+CREATE TEMP TABLE noted (id int PRIMARY KEY, v int, t text) USING zheap;
+INSERT INTO noted SELECT g, 0, repeat('x', 800) FROM generate_series(1, 1000) g;
+CREATE FUNCTION change(n int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	FOR i IN 1..n LOOP UPDATE noted SET v = v + 1 WHERE id = 1 + i * 37 % 1000; END LOOP;
+END $$;
+SELECT change(1), top_memory() AS before \gset
+BEGIN;
+SELECT change(20000);
+SELECT top_memory() - :before < 100000 AS few;
+ROLLBACK;
+SELECT sum(v), sum(id * v) FROM noted;
+BEGIN;
+SELECT change(2000);
+SAVEPOINT a;
+SELECT change(3000);
+SAVEPOINT b;
+SELECT change(1000);
+RELEASE b;
+SELECT change(1000);
+ROLLBACK TO a;
+SELECT sum(v), sum(id * v) FROM noted;
+SAVEPOINT c;
+SELECT change(1000);
+RELEASE c;
+SELECT sum(v), sum(id * v) FROM noted;
+SELECT change(1000);
+ROLLBACK;
+SELECT sum(v), sum(id * v) FROM noted;
+-- and what many pages took is given back
+CREATE TEMP TABLE wide (id int, t text) USING zheap WITH (fillfactor = 10);
+SELECT top_memory() AS before \gset
+INSERT INTO wide SELECT g, repeat('x', 800) FROM generate_series(1, 4500) g;
+SELECT pg_relation_size('wide') / current_setting('block_size')::int > 4200 AS many, top_memory() - :before < 100000 AS few;
+DROP TABLE noted, wide;
+DROP FUNCTION change, top_memory;

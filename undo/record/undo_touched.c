@@ -92,13 +92,51 @@ current_level(void)
 	return level;
 }
 
+static int
+compare_pages(const void *a, const void *b)
+{
+	const UndoTouchedPage *x = a;
+	const UndoTouchedPage *y = b;
+
+	if (x->nest_level != y->nest_level)
+		return x->nest_level < y->nest_level ? -1 : 1;
+	if (x->persistence != y->persistence)
+		return x->persistence < y->persistence ? -1 : 1;
+	if (!RelFileLocatorEquals(x->locator, y->locator))
+		return memcmp(&x->locator, &y->locator, sizeof(RelFileLocator));
+	if (x->block != y->block)
+		return x->block < y->block ? -1 : 1;
+	return 0;
+}
+
+/*
+ * Room for one more insertion.  The array grows only if half of it is of
+ * different pages of their levels, or else a long transaction's temporary
+ * tables, whose pages have no limit, would cost for each change.
+ */
+static void
+reserve_pages(void)
+{
+	int			n = npages > 0 ? 1 : 0;
+
+	if (npages + UNDO_MAX_INSERTION <= maxpages)
+		return;
+	if (npages > 1)
+		qsort(pages, npages, sizeof(UndoTouchedPage), compare_pages);
+	for (int i = 1; i < npages; i++)
+		if (compare_pages(&pages[n - 1], &pages[i]) != 0)
+			pages[n++] = pages[i];
+	npages = n;
+	while ((npages + UNDO_MAX_INSERTION) * 2 > maxpages)
+		pages = grow(pages, &maxpages, sizeof(UndoTouchedPage));
+}
+
 void
 undo_touched_reserve(void)
 {
 	Assert(CritSectionCount == 0 && !taken);
 	current_level();
-	while (npages + UNDO_MAX_INSERTION > maxpages)
-		pages = grow(pages, &maxpages, sizeof(UndoTouchedPage));
+	reserve_pages();
 	while (nruns + 1 > maxruns)
 		runs = grow(runs, &maxruns, sizeof(UndoTouchedRun));
 }
@@ -281,4 +319,10 @@ undo_touched_forget(void)
 {
 	Assert(!taken && nlevels <= 1);
 	nlevels = npages = nruns = 0;
+	if (maxpages > ARRAY_START * 64)
+	{
+		pfree(pages);
+		pages = NULL;
+		maxpages = 0;
+	}
 }
