@@ -259,9 +259,58 @@ load_global(UndoHorizons *stored)
 	return true;
 }
 
+/*
+ * Does a log hold undo, or was it made to?  A permanent one's control page gets to
+ * disk after it was counted in WAL; an init fork may be there before.
+ */
+static bool
+log_was_made(char persistence, UndoLogNumber number)
+{
+	bool		permanent = persistence == RELPERSISTENCE_PERMANENT;
+	Buffer		buffer =
+		undo_file_read_control(undo_file_of_log(persistence, number),
+							   UNDO_CONTROL_MAGIC, permanent);
+	bool		made;
+
+	if (!BufferIsValid(buffer))
+		return false;
+	made = permanent ||
+		UndoPageGetControl(BufferGetPage(buffer))->tail != InvalidBlockNumber;
+	UnlockReleaseBuffer(buffer);
+	return made;
+}
+
+/*
+ * ERROR if there are logs that the global page doesn't count: nobody would scan
+ * them, and all_visible_before would pass what aborted there (U20).
+ */
+static void
+require_all_counted(char persistence, bool have_global)
+{
+	int			nfiles = undo_shmem_existing_logs();
+
+	for (int i = undo_shmem_log_count(persistence); i < nfiles; i++)
+	{
+		if (!log_was_made(persistence, i))
+			continue;
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 have_global ?
+				 errmsg("global control page of the undo store is damaged") :
+				 errmsg("global control page of the undo store is lost"),
+				 errdetail("File base/%u/%u does not count %s undo log %d, which exists.",
+						   UNDO_DATABASE, UNDO_GLOBAL_RELNUMBER,
+						   persistence == RELPERSISTENCE_UNLOGGED ?
+						   "unlogged" : "permanent", i),
+				 errhint("Restore the file, or the cluster, from a backup.")));
+	}
+}
+
 static void
 load_logs(void)
 {
+	require_all_counted(RELPERSISTENCE_PERMANENT, true);
+	require_all_counted(RELPERSISTENCE_UNLOGGED, true);
 	for (int i = 0; i < undo_shmem_log_count(RELPERSISTENCE_PERMANENT); i++)
 		load_log(RELPERSISTENCE_PERMANENT, i);
 	for (int i = 0; i < undo_shmem_log_count(RELPERSISTENCE_UNLOGGED); i++)
@@ -287,31 +336,13 @@ reset_logs(char persistence)
 	}
 }
 
-/*
- * Make the global page, which there isn't, though not in a cluster that has
- * lost it: a log's control page gets to disk after both are in WAL.
- */
+/* Make the global page, which there isn't, though not in a cluster that lost it. */
 static void
 make_global(Fxid horizon)
 {
 	Assert(LWLockHeldByMeInMode(UndoShmem->lock, LW_EXCLUSIVE));
-	for (int i = 0; i < UndoShmem->maxlogs; i++)
-	{
-		RelFileLocator locator =
-			undo_file_of_log(RELPERSISTENCE_PERMANENT, i);
-		Buffer		buffer =
-			undo_file_read_control(locator, UNDO_CONTROL_MAGIC, true);
-
-		if (!BufferIsValid(buffer))
-			continue;
-		UnlockReleaseBuffer(buffer);
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("global control page of the undo store is lost"),
-				 errdetail("File base/%u/%u is missing or empty, but there are undo logs.",
-						   UNDO_DATABASE, UNDO_GLOBAL_RELNUMBER),
-				 errhint("Restore the file, or the cluster, from a backup.")));
-	}
+	require_all_counted(RELPERSISTENCE_PERMANENT, false);
+	require_all_counted(RELPERSISTENCE_UNLOGGED, false);
 	undo_horizons_create(horizon, horizon);
 	ereport(LOG,
 			(errmsg("undo store was created in directory base/%u",

@@ -62,6 +62,7 @@ undo_redo_startup(void)
 	len = read(fd, page.data, BLCKSZ);
 	CloseTransientFile(fd);
 	if (len != BLCKSZ || PageIsNew(page.data) ||
+		PageGetPageSize(page.data) != BLCKSZ ||
 		PageGetSpecialSize(page.data) !=
 		MAXALIGN(sizeof(UndoPageOpaqueData)) ||
 		UndoPageGetOpaque(page.data)->magic != UNDO_GLOBAL_MAGIC)

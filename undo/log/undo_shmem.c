@@ -35,9 +35,8 @@ UndoShared *UndoShmem = NULL;
 /* the hook that asks for shared memory was called */
 static bool requested = false;
 
-/* highest log number found among the files of the pseudo-database, plus 1 */
-static int
-count_existing_logs(void)
+int
+undo_shmem_existing_logs(void)
 {
 	DIR		   *dir;
 	struct dirent *de;
@@ -77,7 +76,7 @@ max_logs(void)
 
 	if (answer == 0)
 	{
-		answer = Max(need, count_existing_logs()) + UNDO_LOG_SLACK;
+		answer = Max(need, undo_shmem_existing_logs()) + UNDO_LOG_SLACK;
 		answer = Min(Max(answer, UNDO_LOG_ROOM), (int) UNDO_MAX_LOGS);
 	}
 	return answer;

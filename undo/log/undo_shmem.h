@@ -120,6 +120,9 @@ extern UndoShared *UndoShmem;
 extern UndoLogShared *undo_shmem_log(char persistence, UndoLogNumber log);
 extern int	undo_shmem_log_count(char persistence);
 
+/* highest log number found among the files of the pseudo-database, plus 1 */
+extern int	undo_shmem_existing_logs(void);
+
 /* logs with this number or above aren't made, only scanned if they exist */
 extern UndoLogNumber undo_shmem_creation_limit(void);
 
