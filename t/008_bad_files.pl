@@ -227,6 +227,14 @@ $file = $node->data_dir . '/base/9/100';
 $sound = content($file);
 # all of it as it was with two pages: found by the pages behind them
 $control{'an earlier state'} = [ 24, pack('LLSSLQ', 2, 1, 24, 0, 3, unpack('Q', substr($sound, 2 * 8192 + 8152 + 8, 8))) ];
+sub others_are_rolled_back
+{
+	my ($what) = @_;
+	$node->safe_psql('postgres', "SET zheap.rollback_foreground_size = 0; BEGIN; UPDATE w SET v = 'y'; ROLLBACK");
+	ok($node->poll_query_until('postgres',
+		q{SELECT count(*) = 0 FROM zheap_page_slots('w', 0) WHERE status = 'aborted'}), "$what: others are rolled back");
+	return;
+}
 sub damaged_control
 {
 	my ($what) = @_;
@@ -236,6 +244,7 @@ sub damaged_control
 	is($node->safe_psql('postgres', 'SELECT count(DISTINCT v), min(v) = max(v) FROM t'), '1|t', "$what: undo is read");
 	is($node->safe_psql('postgres', "SELECT state FROM pg_stat_zheap_undo WHERE persistence = 'permanent' AND log = 0"),
 		'retired', "$what: retired");
+	others_are_rolled_back($what);
 	return;
 }
 for my $what (sort keys %control)
@@ -254,6 +263,21 @@ for my $what (sort keys %control)
 $node->start;
 undo_quiet($node, 'control page back');
 is($node->safe_psql('postgres', 'SELECT count(*), min(v) = max(v), min(v) = repeat(\'a\', 100) FROM t'), '2000|t|t', 'rolled back with the sound page');
+
+# as many as the launcher couldn't look at one by one
+my @writers = map { session($node) } 1 .. 40;
+ask($_, q{BEGIN; INSERT INTO w VALUES (0, 'w')}) for @writers;
+for (@writers)
+{
+	ask($_, 'COMMIT');
+	finish_session($_);
+}
+$node->stop;
+my @many = glob $node->data_dir . '/base/9/1??';
+cmp_ok(scalar(@many), '>=', 40, 'many logs');
+overwrite($_, @{ $control{'no blocks'} }) for @many;
+$node->start;
+others_are_rolled_back('many damaged logs');
 $node->stop;
 is(join("\n", grep { /TRAP:|PANIC:|terminated by signal/ } split /\n/, slurp_file($node->logfile)), '', 'no crash');
 

@@ -15,8 +15,13 @@
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
+#include "storage/condition_variable.h"
+#include "storage/lwlock.h"
 #include "storage/procarray.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/resowner.h"
+#include "utils/wait_event.h"
 
 #include "undo/discard/undo_discard.h"
 #include "undo/discard/undo_scan.h"
@@ -491,6 +496,56 @@ pass_over_log(DiscardPass *pass, const UndoLogRef *ref,
 	pass->nplans++;
 }
 
+/* What an error on the way to a page may have left behind, but for pins. */
+static void
+recover_from_bad_page(void)
+{
+	LWLockReleaseAll();
+	pgstat_report_wait_end();
+	reads_error_cleanup();
+	UnlockBuffers();
+	ConditionVariableCancelSleep();
+}
+
+/*
+ * The same.  The error of a log that can't be read ends here: it holds U (U2), but
+ * doesn't keep the others from being scanned.
+ */
+static void
+pass_over_log_or_report(DiscardPass *pass, const UndoLogRef *ref,
+						UndoScanContext *context)
+{
+	MemoryContext memory = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	ResourceOwner own = ResourceOwnerCreate(owner, "undo log scan");
+
+	CurrentResourceOwner = own;
+	PG_TRY();
+	{
+		pass_over_log(pass, ref, context);
+	}
+	PG_CATCH();
+	{
+		CurrentResourceOwner = owner;
+		if (!undo_scan_is_damage(geterrcode()))
+			PG_RE_THROW();
+		MemoryContextSwitchTo(memory);
+		HOLD_INTERRUPTS();
+		EmitErrorReport();
+		recover_from_bad_page();
+		FlushErrorState();
+		RESUME_INTERRUPTS();
+		pass->result->blind = true;
+		pass->all_empty = false;
+	}
+	PG_END_TRY();
+	CurrentResourceOwner = owner;
+	ResourceOwnerRelease(own, RESOURCE_RELEASE_BEFORE_LOCKS, false, false);
+	ResourceOwnerRelease(own, RESOURCE_RELEASE_LOCKS, false, false);
+	ResourceOwnerRelease(own, RESOURCE_RELEASE_AFTER_LOCKS, false, false);
+	ResourceOwnerDelete(own);
+}
+
 /* All logs were scanned: decide U and H. */
 static void
 pass_decide(DiscardPass *pass, Fxid idle_step)
@@ -569,7 +624,7 @@ undo_discard_pass(bool connected, UndoScanResult *result)
 	refs = undo_scan_list_logs(&nlogs);
 	pass.plans = palloc0(sizeof(DiscardPlan) * (nlogs + 1));
 	for (int i = 0; i < nlogs; i++)
-		pass_over_log(&pass, &refs[i], &context);
+		pass_over_log_or_report(&pass, &refs[i], &context);
 	pass_decide(&pass, idle_step);
 	UNDO_POINT("pass-decided");
 	pg_atomic_write_u64(&UndoShmem->oldest_unapplied,

@@ -739,6 +739,13 @@ scan_log(const UndoLogRef *ref, UndoLogScan *scan, UndoScanContext *context)
 								"pages between head and tail are not to be found");
 }
 
+bool
+undo_scan_is_damage(int code)
+{
+	return code == ERRCODE_DATA_CORRUPTED || code == ERRCODE_IO_ERROR ||
+		code == ERRCODE_UNDEFINED_FILE;
+}
+
 /* As scan_log(); tells the views where a log can't be read. */
 static void
 scan_log_noting_damage(const UndoLogRef *ref, UndoLogScan *scan,
@@ -750,10 +757,7 @@ scan_log_noting_damage(const UndoLogRef *ref, UndoLogScan *scan,
 	}
 	PG_CATCH();
 	{
-		int			code = geterrcode();
-
-		if (code == ERRCODE_DATA_CORRUPTED || code == ERRCODE_IO_ERROR ||
-			code == ERRCODE_UNDEFINED_FILE)
+		if (undo_scan_is_damage(geterrcode()))
 			pg_atomic_write_u32(&ref->shared->unreadable, last_block);
 		PG_RE_THROW();
 	}

@@ -151,6 +151,9 @@ extern bool undo_scan_copy_page(const UndoLogRef *ref,
 								const UndoLogScan *scan, UndoPagePos *pos,
 								Page page);
 
+/* does an error of this code tell of the log, and not of the process? */
+extern bool undo_scan_is_damage(int code);
+
 extern void undo_scan_step(UndoPagePos *pos, Page page);
 
 extern void undo_scan_report_corruption(const UndoLogRef *ref,
