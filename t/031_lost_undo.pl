@@ -51,6 +51,34 @@ sub wrong
 	return $ret == 0 ? $out : ($err =~ /ERROR:.*undo/ ? 'error' : $err);
 }
 
+# a head that is ahead of what was discarded: the beginning of the tail page.
+# tail, head and head_offset stand behind the page header
+sub move_heads
+{
+	for my $file (@permanent)
+	{
+		my $tail = substr(content($file), 24, 4);
+		overwrite($file, 28, $tail . pack('S', 24)) if $tail ne pack('L', 0xFFFFFFFF);
+	}
+	return;
+}
+# H passes what aborted, by what others have written to another log
+sub pass_by
+{
+	$node->start;
+	$node->safe_psql('postgres', q{ROLLBACK PREPARED 'p'});
+	my $s = session($node);
+	ask($s, 'BEGIN; INSERT INTO other VALUES (0)');
+	$node->safe_psql('postgres', 'INSERT INTO other VALUES (0)');
+	ask($s, 'ROLLBACK');
+	finish_session($s);
+	ok($node->poll_query_until('postgres',
+		"SELECT h::text::bigint > (SELECT max(xmin::text::bigint) FROM other) AND u < h FROM zheap_horizons()"), 'H is behind what aborted, U is not');
+	$node->safe_psql('postgres', 'DELETE FROM other');
+	$node->stop;
+	return;
+}
+
 my $log = qr/^(0|error)$/;
 my $global = qr/^error$/;
 for my $case (
@@ -58,6 +86,8 @@ for my $case (
 	[ 'permanent logs', sub { unlink @permanent }, $log ],
 	[ 'permanent logs, empty', sub { put($_, '') for @permanent }, $log ],
 	[ 'control pages', sub { overwrite($_, 0, "\0" x 8192) for @permanent, @unlogged }, $log ],
+	[ 'heads on control pages', \&move_heads, $log ],
+	[ 'heads on control pages, below H', sub { pass_by(); move_heads() }, $log ],
 	[ 'unlogged logs', sub { unlink @unlogged }, $log ],
 	[ 'the global page', sub { unlink "$undo/1" }, $global ],
 	[ 'the global page, empty', sub { put("$undo/1", '') }, $global ],
@@ -99,5 +129,49 @@ count(*) > 0 FROM pg_stat_zheap_undo}), 't|t', "$what lost: views");
 	like(wrong($_), $want, "$what lost: $_ after a restart") for 'z', 'u', 'p';
 	$node->stop;
 }
+unlike(slurp_file($node->logfile), qr/TRAP:|PANIC:|terminated by signal/, 'no crash');
+
+# a write of a control page that was lost: as it was before the log went on, on pages
+# that it had already
+$node = PostgreSQL::Test::Cluster->new('stale');
+init_without_checksums($node);
+$node->append_conf('postgresql.conf', q{
+shared_preload_libraries = 'zheap_am'
+zheap.discard_naptime = 50ms
+zheap.rollback_foreground_size = 0
+autovacuum = off
+});
+$node->start;
+$node->safe_psql('postgres', q{
+CREATE EXTENSION zheap_am;
+CREATE TABLE t (a int, v text) USING zheap;
+INSERT INTO t SELECT g, 'a' FROM generate_series(1, 3000) g;
+UPDATE t SET v = 'b';
+UPDATE t SET v = 'a' WHERE a <= 1500;
+CREATE TABLE other (a int) USING zheap});
+undo_quiet($node, 'before the write that is lost');
+$node->append_conf('postgresql.conf', 'zheap.rollback_paused = on');
+$node->stop;
+my $file = $node->data_dir . '/base/9/100';
+my $before = substr(content($file), 0, 8192);
+my $size = -s $file;
+$node->start;
+# what aborts is on later pages alone
+$node->safe_psql('postgres', q{UPDATE t SET v = 'a' WHERE a BETWEEN 1501 AND 2300});
+$node->safe_psql('postgres', q{BEGIN; UPDATE t SET v = 'c' WHERE a <= 600; ROLLBACK});
+$node->stop;
+my ($from, $to) = map { unpack('L', substr($_, 24, 4)) } $before, content($file);
+isnt($to, $from, 'the tail has moved');
+is(-s $file, $size, 'the file has not grown');
+overwrite($file, 0, $before);
+$node->start;
+for (1 .. 3)
+{
+	$node->psql('postgres', 'INSERT INTO other VALUES (1); UPDATE other SET a = a + 1');
+	$node->psql('postgres', 'SELECT pg_sleep(0.2)');
+}
+is($node->safe_psql('postgres', q{SELECT count(*) FROM t WHERE v = 'c'}), '0', 'nothing comes back');
+like(slurp_file($node->logfile), qr/control page of permanent undo log 0 is damaged: .*followed by another/, 'said');
+$node->stop;
 unlike(slurp_file($node->logfile), qr/TRAP:|PANIC:|terminated by signal/, 'no crash');
 done_testing();

@@ -451,6 +451,79 @@ report_pass(const DiscardPass *pass)
  * ----------------------------------------------------------------
  */
 
+/* What is wrong with a page that the head has passed, or NULL (U3, U4). */
+static const char *
+passed_problem(Page page, const UndoHorizons *hz)
+{
+	UndoEntry	entry;
+
+	if (UndoPageGetOpaque(page)->max_fxid >= hz->discard_before)
+		return "it is before the head, but still needed";
+	for (uint16 at = UNDO_FIRST_OFFSET;
+		 undo_page_get(page, at, &entry) && entry.len > 0; at += entry.len)
+		if (entry.kind == UNDO_KIND_RUN &&
+			undo_scan_run_is_unapplied(&entry, hz->all_visible_before))
+			return "it is before the head, but not rolled back";
+	return NULL;
+}
+
+/* What it holds isn't known: nobody writes to it any more. */
+static void
+retire_unless_attached(UndoLogShared *shared)
+{
+	uint32		state = UNDO_LOG_FREE;
+
+	if (!pg_atomic_compare_exchange_u32(&shared->state, &state,
+										UNDO_LOG_RETIRED))
+	{
+		state = UNDO_LOG_RESTING;
+		(void) pg_atomic_compare_exchange_u32(&shared->state, &state,
+											  UNDO_LOG_RETIRED);
+	}
+}
+
+/*
+ * Nothing but the control page tells where the head is.  If it is too far ahead
+ * scans don't see what aborted before it, and U passes that: so look once at the
+ * pages from the tail to the head, which were discarded.  A writer may be about to
+ * write them anew; what can't be read tells nothing, and isn't needed.
+ */
+static void
+check_passed_pages(const UndoLogRef *ref, const UndoLogScan *scan,
+				   const UndoHorizons *hz)
+{
+	BlockNumber used = pg_atomic_read_u32(&ref->shared->used_blocks);
+	BlockNumber block = scan->tail.next;
+	PGAlignedBlock page;
+
+	Assert(scan->started && !scan->empty);
+	for (BlockNumber n = 1;
+		 n < used && block < used && block != scan->head.block; n++)
+	{
+		Buffer		buffer =
+			undo_file_read(undo_file_of_log(ref->persistence, ref->number),
+						   block, RBM_ZERO_ON_ERROR,
+						   ref->persistence == RELPERSISTENCE_PERMANENT);
+		const char *problem = NULL;
+
+		CHECK_FOR_INTERRUPTS();
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		memcpy(page.data, BufferGetPage(buffer), BLCKSZ);
+		UnlockReleaseBuffer(buffer);
+		if (undo_page_problem(page.data, UNDO_PAGE_MAGIC) != NULL)
+			return;
+		if (UndoPageGetOpaque(page.data)->seq < scan->head.seq)
+			problem = passed_problem(page.data, hz);
+		if (problem != NULL)
+		{
+			retire_unless_attached(ref->shared);
+			pg_atomic_write_u32(&ref->shared->unreadable, block);
+			undo_scan_report_corruption(ref, block, problem);
+		}
+		block = UndoPageGetOpaque(page.data)->next;
+	}
+}
+
 /* Scan a log and plan how far its head moves, and what H must be for that. */
 static void
 pass_over_log(DiscardPass *pass, const UndoLogRef *ref,
@@ -473,13 +546,16 @@ pass_over_log(DiscardPass *pass, const UndoLogRef *ref,
 		pass->all_empty = false;
 		return;
 	}
+	plan->scan->in_progress = true;
+	if (!plan->scan->empty && !plan->scan->passed_checked)
+		check_passed_pages(ref, plan->scan, &pass->before);
+	plan->scan->passed_checked = true;
 	result->oldest_unapplied = older(result->oldest_unapplied,
 									 log_oldest_unapplied(plan, &running));
 	pass->running = older(pass->running, running);
 
 	UNDO_POINT("pass-log-scanned");
 	planned.discard_before = pass->horizon;
-	plan->scan->in_progress = true;
 	plan_log(plan, &planned);
 	plan->scan->in_progress = false;
 	if (plan->max_discarded != InvalidFxid)

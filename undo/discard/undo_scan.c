@@ -507,12 +507,13 @@ first_offset(const UndoLogScan *scan, const UndoPagePos *pos)
 /*
  * What is wrong with the first byte that isn't discarded, or NULL.  It is one of
  * an entry, or the end of the page; else a scan would read bytes of a record as
- * entries.  What is before it is below H, which was published first.
+ * entries.  What is before it is below H, which was published first, and nothing
+ * of it is left to be rolled back.
  */
 static const char *
 head_problem(Page page, uint16 offset)
 {
-	Fxid		discard_before = undo_log_horizons().discard_before;
+	UndoHorizons hz = undo_log_horizons();
 	uint16		at = UNDO_FIRST_OFFSET;
 	UndoEntry	entry;
 
@@ -520,7 +521,9 @@ head_problem(Page page, uint16 offset)
 	{
 		if (!undo_page_get(page, at, &entry) || entry.len == 0)
 			return "malformed entry, or none, before the head";
-		if (entry.kind == UNDO_KIND_RUN && entry.fxid >= discard_before)
+		if (entry.kind == UNDO_KIND_RUN &&
+			(entry.fxid >= hz.discard_before ||
+			 undo_scan_run_is_unapplied(&entry, hz.all_visible_before)))
 			return "the head is behind records that are still needed";
 		at += entry.len;
 	}

@@ -87,6 +87,7 @@ typedef struct UndoLogScan
 	bool		started;
 	bool		in_progress;	/* an error escaped from the last scan */
 	bool		moved;			/* somebody else moved the head meanwhile */
+	bool		passed_checked; /* the pages before the head were discarded */
 	TimestampTz skip_until;
 	uint64		head_seen;		/* as in shared memory */
 	UndoPagePos head;

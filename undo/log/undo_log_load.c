@@ -54,10 +54,10 @@ undo_log_current_fxid(void)
  * ----------------------------------------------------------------
  */
 
-/* Does the page at block, by which *seq is set, belong to a log? */
+/* Does the page at block, whose special space is copied, belong to a log? */
 static bool
-read_seq(char persistence, UndoLogNumber number, BlockNumber block,
-		 uint64 *seq)
+read_opaque(char persistence, UndoLogNumber number, BlockNumber block,
+			UndoPageOpaqueData *opaque)
 {
 	Buffer		buffer = undo_file_read(undo_file_of_log(persistence, number),
 										block, RBM_ZERO_ON_ERROR,
@@ -69,7 +69,7 @@ read_seq(char persistence, UndoLogNumber number, BlockNumber block,
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	good = undo_page_problem(page, UNDO_PAGE_MAGIC) == NULL;
 	if (good)
-		*seq = UndoPageGetOpaque(page)->seq;
+		*opaque = *UndoPageGetOpaque(page);
 	UnlockReleaseBuffer(buffer);
 	return good;
 }
@@ -83,8 +83,9 @@ static const char *
 control_problem(char persistence, UndoLogNumber number,
 				const UndoControlData *control, BlockNumber nblocks)
 {
-	uint64		seq;
-	uint64		head_seq;
+	UndoPageOpaqueData tail;
+	UndoPageOpaqueData head;
+	UndoPageOpaqueData page;
 
 	if (control->used_blocks < 1 || control->used_blocks > nblocks)
 		return "it says that the log has blocks that the file has not, or none";
@@ -97,18 +98,23 @@ control_problem(char persistence, UndoLogNumber number,
 	if (control->head_offset < UNDO_FIRST_OFFSET ||
 		control->head_offset > UNDO_FIRST_OFFSET + UNDO_PAGE_CAPACITY)
 		return "its head is not within a page";
-	if (!read_seq(persistence, number, control->tail, &seq))
+	if (!read_opaque(persistence, number, control->tail, &tail))
 		return "the page that it names as the tail can't be read";
-	if (seq != control->seq)
+	if (tail.seq != control->seq)
 		return "the page that it names as the tail is another one";
+	if (tail.next < control->used_blocks &&
+		read_opaque(persistence, number, tail.next, &page) &&
+		page.seq > tail.seq)
+		return "the page that it names as the tail was followed by another";
 	/* what can't be read there is told by whoever scans the log */
-	if (!read_seq(persistence, number, control->head, &head_seq))
+	if (!read_opaque(persistence, number, control->head, &head))
 		return NULL;
-	if (head_seq > seq ||
-		(head_seq == seq) != (control->head == control->tail))
+	if (head.seq > tail.seq ||
+		(head.seq == tail.seq) != (control->head == control->tail))
 		return "its head is behind its tail";
 	for (BlockNumber block = control->used_blocks; block < nblocks; block++)
-		if (read_seq(persistence, number, block, &seq) && seq >= head_seq)
+		if (read_opaque(persistence, number, block, &page) &&
+			page.seq >= head.seq)
 			return "there are pages behind the blocks in use";
 	return NULL;
 }
