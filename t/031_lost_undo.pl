@@ -174,4 +174,42 @@ is($node->safe_psql('postgres', q{SELECT count(*) FROM t WHERE v = 'c'}), '0', '
 like(slurp_file($node->logfile), qr/control page of permanent undo log 0 is damaged: .*followed by another/, 'said');
 $node->stop;
 unlike(slurp_file($node->logfile), qr/TRAP:|PANIC:|terminated by signal/, 'no crash');
+
+# an undo page that says that its latest writer is its first one
+$node = PostgreSQL::Test::Cluster->new('latest');
+init_without_checksums($node);
+$node->append_conf('postgresql.conf', q{
+shared_preload_libraries = 'zheap_am'
+zheap.discard_naptime = 50ms
+zheap.rollback_foreground_size = 0
+autovacuum = off
+});
+$node->start;
+$node->safe_psql('postgres', q{
+CREATE EXTENSION zheap_am;
+CREATE TABLE t (a int, v text) USING zheap;
+INSERT INTO t SELECT g, 'a' FROM generate_series(1, 10) g;
+CREATE TABLE other (a int) USING zheap;
+INSERT INTO other VALUES (1)});
+undo_quiet($node, 'before the page is damaged');
+$node->append_conf('postgresql.conf', 'zheap.rollback_paused = on');
+$node->restart;
+$node->safe_psql('postgres', q{BEGIN; UPDATE t SET v = 'c'; ROLLBACK});
+$node->stop;
+$file = $node->data_dir . '/base/9/100';
+my $page = content($file);
+my $special = 8192 * unpack('L', substr($page, 24, 4)) + 8192 - 40;
+my ($first, $latest) = unpack('QQ', substr($page, $special + 16, 16));
+cmp_ok($first, '<', $latest, 'a page of several writers');
+overwrite($file, $special + 24, pack('Q', $first));
+$node->start;
+ok($node->poll_query_until('postgres',
+	q{SELECT count(*) > 0 FROM pg_stat_zheap_undo_holders WHERE kind = 'damaged undo log'}), 'shown');
+for (1 .. 3)
+{
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM t WHERE v = 'c'}), '0', 'nothing comes back');
+	$node->psql('postgres', 'UPDATE other SET a = a + 1; SELECT pg_sleep(0.2)');
+}
+$node->stop;
+unlike(slurp_file($node->logfile), qr/TRAP:|PANIC:|terminated by signal/, 'no crash');
 done_testing();

@@ -361,6 +361,31 @@ add_database(UndoScanResult *result, Oid dboid)
 	Assert(result->ndatabases <= result->maxdatabases);
 }
 
+/*
+ * The entry at byte offset "at", false at the end.  Pages are discarded by the
+ * latest writer in their special space, so there may be no later one.  Whatever
+ * aborted before all_visible_before is applied, malformed or not.
+ */
+static bool
+entry_to_judge(const UndoLogRef *ref, BlockNumber block, Page page, uint16 at,
+			   Fxid all_visible_before, UndoEntry *entry)
+{
+	UndoPageOpaque opaque = UndoPageGetOpaque(page);
+
+	if (at >= ((PageHeader) page)->pd_lower)
+		return false;
+	if (!undo_page_get(page, at, entry) || entry->len == 0)
+	{
+		if (opaque->max_fxid < all_visible_before)
+			return false;
+		undo_scan_report_corruption(ref, block, "malformed entry");
+	}
+	if (entry->kind == UNDO_KIND_RUN && entry->fxid > opaque->max_fxid)
+		undo_scan_report_corruption(ref, block,
+									"it has a later writer than it says");
+	return true;
+}
+
 /* the page's entries from byte offset "from" on */
 static void
 judge_page(const UndoLogRef *ref, const UndoPagePos *pos, Page page,
@@ -368,7 +393,6 @@ judge_page(const UndoLogRef *ref, const UndoPagePos *pos, Page page,
 		   UndoScanContext *context, UndoPageFindings *findings)
 {
 	UndoPageOpaque opaque = UndoPageGetOpaque(page);
-	uint16		lower = ((PageHeader) page)->pd_lower;
 	Fxid		known = InvalidFxid;
 	UndoXidStatus status = UNDO_XID_COMMITTED;
 	UndoEntry	entry;
@@ -376,19 +400,15 @@ judge_page(const UndoLogRef *ref, const UndoPagePos *pos, Page page,
 	Assert(opaque->magic == UNDO_PAGE_MAGIC && opaque->seq == pos->seq);
 	Assert(from >= UNDO_FIRST_OFFSET || undo_debug_damage);
 	memset(findings, 0, sizeof(*findings));
-	findings->lower = lower;
+	findings->lower = ((PageHeader) page)->pd_lower;
 	findings->next = opaque->next;
 	findings->max_fxid = opaque->max_fxid;
 	findings->kept = undo_page_kept(page);
 
-	/* whatever aborted before all_visible_before is applied */
-	if (opaque->max_fxid < context->all_visible_before)
-		return;
-
-	for (uint16 at = from; at < lower; at += entry.len)
+	for (uint16 at = from; entry_to_judge(ref, pos->block, page, at,
+										  context->all_visible_before, &entry);
+		 at += entry.len)
 	{
-		if (!undo_page_get(page, at, &entry) || entry.len == 0)
-			undo_scan_report_corruption(ref, pos->block, "malformed entry");
 		if (entry.kind != UNDO_KIND_RUN ||
 			(entry.flags & UNDO_RUN_APPLIED) != 0 ||
 			entry.fxid < context->all_visible_before)
