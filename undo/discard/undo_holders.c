@@ -85,7 +85,11 @@ undo_holders_retained_pages(char persistence, UndoLogNumber log)
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(buffer);
 	if (undo_page_problem(page, UNDO_PAGE_MAGIC) != NULL)
-		empty = true;			/* reset meanwhile */
+	{
+		/* reset meanwhile, or damaged: then all of the log is kept */
+		empty = pg_atomic_read_u64(&shared->head) != head;
+		tail_seq = pg_atomic_read_u32(&shared->used_blocks);
+	}
 	else
 	{
 		head_seq = UndoPageGetOpaque(page)->seq;
