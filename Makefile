@@ -66,6 +66,7 @@ OBJS = \
 	zheap/format/zheap_stat.o \
 	zheap/owner/zheap_xact_slot_status.o \
 	zheap/owner/zheap_xact_slot.o \
+	zheap/history/zheap_ring.o \
 	zheap/history/zheap_look_up.o \
 	zheap/history/zheap_record_cache.o \
 	zheap/history/zheap_chain_index.o \

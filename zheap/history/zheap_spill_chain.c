@@ -71,32 +71,7 @@ zheap_spill_chain_start(ZSpillChain *chain, Page page)
 
 	chain->fxid = ZXactSlotFxid(spill);
 	chain->urp = spill->urp;
-	chain->passed = InvalidUndoRecPtr;
-	chain->steps = 0;
-	chain->limit = 1;
-}
-
-/*
- * Go on to the record that this one names.  ERROR if the chain is a ring: in
- * as many steps as it has records, three times at most.
- */
-static void
-step(ZSpillChain *chain, const ZUndo *undo, BlockNumber block)
-{
-	if (chain->steps++ == 0)
-		chain->passed = chain->urp;
-	chain->fxid = undo->prev_fxid;
-	chain->urp = undo->chain;
-	if (chain->fxid != InvalidFxid && chain->urp == chain->passed)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("spill chain of table block %u comes back to undo record " UndoRecPtrFormat,
-						block, UndoRecPtrFormatArgs(chain->urp))));
-	if (chain->steps == chain->limit)
-	{
-		chain->steps = 0;
-		chain->limit *= 2;
-	}
+	zheap_ring_begin(&chain->ring);
 }
 
 bool
@@ -133,7 +108,9 @@ zheap_spill_chain_next(ZSpillChain *chain, UndoReader *reader,
 		c->block = block;
 		c->valid = true;
 	}
-	step(chain, &c->undo, block);
+	chain->fxid = c->undo.prev_fxid;
+	chain->urp = c->undo.chain;
+	zheap_ring_step(&chain->ring, chain->fxid, chain->urp, block);
 	entries->raw = &c->raw;
 	entries->undo = &c->undo;
 	entries->at = c->undo.entries;

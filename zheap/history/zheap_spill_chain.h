@@ -13,6 +13,7 @@
 #define ZHEAP_SPILL_CHAIN_H
 
 #include "zheap/format/zheap_undo.h"
+#include "zheap/history/zheap_ring.h"
 
 typedef enum ZSpillResult
 {
@@ -21,19 +22,12 @@ typedef enum ZSpillResult
 	ZSPILL_MISSING				/* corruption: the chain has no such row */
 } ZSpillResult;
 
-/*
- * A position in the chain: the record at urp, written by fxid; fxid 0: end.
- * The links come from disk: the walk remembers one position that it passed, a
- * later one each time that it has taken twice as many steps, and a chain that
- * comes back to it is corrupt.
- */
+/* A position in the chain: the record at urp, written by fxid; fxid 0: end. */
 typedef struct ZSpillChain
 {
 	Fxid		fxid;
 	UndoRecPtr	urp;
-	UndoRecPtr	passed;
-	uint32		steps;			/* since passed was set */
-	uint32		limit;			/* steps up to the next one */
+	ZRing		ring;
 } ZSpillChain;
 
 extern void zheap_spill_chain_start(ZSpillChain *chain, Page page);

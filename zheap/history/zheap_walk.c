@@ -341,15 +341,6 @@ walk_on(ZWalk *walk, UndoRecPtr u)
 	zheap_ring_step(&walk->ring, walk->fxid, u, walk->block);
 }
 
-void
-zheap_ring_report(UndoRecPtr urp, BlockNumber block)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("undo of table block %u comes back to undo record " UndoRecPtrFormat,
-					block, UndoRecPtrFormatArgs(urp))));
-}
-
 /* the tenures that end with a record which own history begins anew with */
 static void
 begin_own_history(ZOwnHistory *h, const ZWalk *walk)
