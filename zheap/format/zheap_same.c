@@ -42,10 +42,12 @@ same_by_value(int16 len, Datum a, Datum b)
 	}
 }
 
-/* bytes that a value of a by-reference type takes where it lies */
+/* bytes that a value of a by-reference type takes where it lies, which any may be */
 static Size
 size_of(Form_pg_attribute att, const char *p)
 {
+	if (att->attlen == -1 && VARATT_IS_1B_E(p))
+		return VARSIZE_EXTERNAL(p);
 	return zheap_tuple_value_size(att->attlen, p, MaxAllocSize);
 }
 

@@ -325,19 +325,10 @@ unaligned_varsize(const char *p, Size have)
 		return 0;
 	if (VARATT_IS_1B_E(p))
 	{
-		if (have < VARHDRSZ_EXTERNAL)
+		/* others are places in memory, which no row holds */
+		if (have < VARHDRSZ_EXTERNAL || VARTAG_EXTERNAL(p) != VARTAG_ONDISK)
 			return 0;
-		switch (VARTAG_EXTERNAL(p))
-		{
-			case VARTAG_INDIRECT:
-			case VARTAG_EXPANDED_RO:
-			case VARTAG_EXPANDED_RW:
-			case VARTAG_ONDISK:
-				size = VARSIZE_EXTERNAL(p);
-				break;
-			default:
-				return 0;
-		}
+		size = VARSIZE_EXTERNAL(p);
 	}
 	else if (VARATT_IS_1B(p))
 		size = VARSIZE_1B(p);

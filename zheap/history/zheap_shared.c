@@ -23,6 +23,7 @@
 #include "undo/undo_debug.h"
 #include "zheap/format/zheap_format.h"
 #include "zheap/history/zheap_look_up.h"
+#include "zheap/history/zheap_ring.h"
 #include "zheap/history/zheap_shared.h"
 
 /* pages whose chain is kept in mind */
@@ -133,29 +134,20 @@ add_record(SharedRead *r, const UndoRecord *rec, const ZUndo *u)
 	add_entry(r, &entry);
 }
 
-/*
- * A link leads to no younger transaction, and on its undo page to an older
- * record, so that no chain is walked for ever: rec was met by way of that at
- * above, if there is one.  (What a link names may be gone, and its page another
- * one.  The place of what was fetched is its own.)
- */
+/* A link leads to a record of the chain, and to no younger transaction. */
 static void
 check_link(const UndoRecord *rec, const ZUndo *u, const SharedLink *link,
-		   UndoRecPtr above, BlockNumber block)
+		   BlockNumber block)
 {
-	bool		astray = UndoRecPtrIsValid(above) && rec->urp >= above &&
-		UndoRecPtrGetLog(rec->urp) == UndoRecPtrGetLog(above) &&
-		UndoRecPtrGetBlock(rec->urp) == UndoRecPtrGetBlock(above);
-	bool		back = astray ||
-		((u->flags & ZUNDO_TENURE_START) == 0 &&
-		 (u->below_youngest > link->youngest ||
-		  (u->below_ends && !link->ends)));
+	bool		back = (u->flags & ZUNDO_TENURE_START) == 0 &&
+		(u->below_youngest > link->youngest ||
+		 (u->below_ends && !link->ends));
 
 	if (!ZUndoIsShared(u) || back)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("undo record " UndoRecPtrFormat " of table block %u is none of the page's shared xact slot, or names %s",
-						UndoRecPtrFormatArgs(astray ? above : rec->urp), block,
+						UndoRecPtrFormatArgs(rec->urp), block,
 						back ? "a younger one" : "no other")));
 }
 
@@ -166,10 +158,11 @@ read_chain(UndoReader *reader, const ZShared *s, BlockNumber block,
 {
 	UndoRecord *rec = palloc(sizeof(UndoRecord));
 	ZUndo	   *u = palloc(sizeof(ZUndo));
-	UndoRecPtr	above = InvalidUndoRecPtr;
+	ZRing		ring;
 	int			until_look = ZWALK_LOOK_UP;
 	bool		met = false;
 
+	zheap_ring_begin(&ring);
 	while (UndoRecPtrIsValid(link.urp))
 	{
 		met = is_head(s, reader->persistence, block, &link);
@@ -182,7 +175,9 @@ read_chain(UndoReader *reader, const ZShared *s, BlockNumber block,
 									block, rec))
 			break;
 		zheap_undo_decode(rec, u);
-		check_link(rec, u, &link, above, block);
+		check_link(rec, u, &link, block);
+		/* what was fetched: what a link names may be gone */
+		zheap_ring_step(&ring, rec->writer, rec->urp, block);
 		add_record(r, rec, u);
 		if (u->flags & ZUNDO_TENURE_START)
 		{
@@ -190,7 +185,6 @@ read_chain(UndoReader *reader, const ZShared *s, BlockNumber block,
 			r->base_urp = u->chain;
 			break;
 		}
-		above = rec->urp;
 		link.youngest = u->below_youngest;
 		link.ends = u->below_ends;
 		link.urp = u->chain;

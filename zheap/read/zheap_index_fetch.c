@@ -818,6 +818,9 @@ zheap_index_fetch_latest_tid(TableScanDesc scan, ItemPointer tid)
 {
 	Relation	rel = scan->rs_rd;
 	ItemPointerData at = *tid;
+	ItemPointerData passed = *tid;
+	uint64		steps = 0;
+	uint64		limit = 1;
 	ZVersion	v;
 
 	Assert(ItemPointerIsValid(tid));
@@ -826,6 +829,7 @@ zheap_index_fetch_latest_tid(TableScanDesc scan, ItemPointer tid)
 	zheap_version_init(&v);
 	for (;;)
 	{
+		CHECK_FOR_INTERRUPTS();
 		if (read_version(rel, &at, scan->rs_snapshot, false, &v))
 		{
 			*tid = at;
@@ -837,6 +841,15 @@ zheap_index_fetch_latest_tid(TableScanDesc scan, ItemPointer tid)
 			ItemPointerGetBlockNumber(&v.next) >= ((ZScanDesc) scan)->nblocks)
 			return;
 		at = v.next;
+		/* no row comes back; damaged links may (as in zheap_ring.h) */
+		if (ItemPointerEquals(&at, &passed))
+			return;
+		if (++steps == limit)
+		{
+			passed = at;
+			steps = 0;
+			limit *= 2;
+		}
 	}
 }
 

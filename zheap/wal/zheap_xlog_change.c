@@ -346,6 +346,14 @@ change_redo_failed(BlockNumber block, OffsetNumber offset)
 		 block, offset);
 }
 
+/* A page on which no row is looked for must be one of ours all the same. */
+static void
+change_redo_check_page(Page page, BlockNumber block)
+{
+	if (!zheap_page_is_valid(page))
+		elog(PANIC, "zheap redo: block %u is not a zheap page", block);
+}
+
 /*
  * The new version of a moved row, from the data of its page, which is as it was
  * before the move.  Returned where it lies: in the record, or in row.
@@ -363,7 +371,7 @@ change_redo_arrival(XLogReaderState *record, const ZMoveHead *head, Page page,
 		*len = (uint16) size;
 		return data;
 	}
-	if (data == NULL || !zheap_page_is_valid(page) ||
+	if (data == NULL ||
 		!zheap_xlog_insert_decode_row(page,
 									  same ? head->offset[0] :
 									  head->offset[1] - 1,
@@ -475,6 +483,7 @@ change_redo_list(XLogReaderState *record, const ZChangeHead *head)
 					 InvalidOffsetNumber);
 	if (XLogReadBufferForRedo(record, 0, &buffer) == BLK_NEEDS_REDO)
 	{
+		change_redo_check_page(BufferGetPage(buffer), blocks[0]);
 		zheap_xlog_change_apply_own(BufferGetPage(buffer), &own);
 		PageSetLSN(BufferGetPage(buffer), record->EndRecPtr);
 		MarkBufferDirty(buffer);
@@ -579,7 +588,11 @@ change_redo_new_page(XLogReaderState *record, const ZMoveHead *xlrec,
 		zheap_page_init(BufferGetPage(buffer), zheap_new_page_xact_slots(len));
 	}
 	else
+	{
 		action = XLogReadBufferForRedo(record, 1, &buffer);
+		if (action == BLK_NEEDS_REDO)
+			change_redo_check_page(BufferGetPage(buffer), block);
+	}
 
 	if (action == BLK_NEEDS_REDO)
 	{
