@@ -23,6 +23,7 @@
 
 #include "zheap/format/zheap_format.h"
 #include "zheap/format/zheap_same.h"
+#include "zheap/history/zheap_look_up.h"
 #include "zheap/history/zheap_spill_chain.h"
 #include "zheap/history/zheap_shared.h"
 #include "zheap/history/zheap_walk.h"
@@ -107,6 +108,9 @@ zheap_check_page_guard(ZCheck *check, zheap_check_fn fn, void *arg)
 static bool
 next_unit(ZCheck *check)
 {
+	int			until_look = 1;
+
+	zheap_walk_look_up(&until_look);
 	return ++check->unit > check->resume;
 }
 
@@ -167,6 +171,7 @@ check_chain(ZCheck *check, int id)
 		ZXactStatus status =
 			zheap_xact_slot_fxid_status(walk->fxid, &check->hz);
 
+		zheap_walk_look_up(&walk->until_look);
 		if (status == ZXACT_ALL_VISIBLE ||
 			!zheap_walk_fetch(walk, status == ZXACT_ABORTED))
 			break;
@@ -198,6 +203,7 @@ static void
 check_spill_chain(ZCheck *check)
 {
 	ZSpillChain chain;
+	int			until_look = ZWALK_LOOK_UP;
 
 	AssertPageLocked(check->buffer);
 	if ((ZPageGetOpaque(check->page)->flags & ZPAGE_HAS_SPILL) == 0)
@@ -207,6 +213,7 @@ check_spill_chain(ZCheck *check)
 	{
 		ZSpillCursor entries;
 
+		zheap_walk_look_up(&until_look);
 		if (chain.fxid >= check->next_fxid)
 		{
 			zheap_check_page_complain(check,

@@ -1,6 +1,6 @@
 # Walks through a long aborted history where the page can't be rolled back: by
-# readers of a standby, and by a check for uniqueness, which has an index page
-# locked.  Both can be cancelled in the middle, and go on after interrupts that
+# readers of a standby, by a check for uniqueness, which has an index page locked, and
+# by zheap_check().  All can be cancelled in the middle, and go on after interrupts that
 # cancel nothing.  Needs a server with assertions (undo_debug.h).
 use strict;
 use warnings;
@@ -65,6 +65,7 @@ for my $case ([ 'a sequential scan', $no_index ], [ 'an index scan', $index ],
 }
 interrupt($node, 'a check for uniqueness', '',
 	'INSERT INTO t VALUES (1, 1, repeat($$x$$, 500))', qr/duplicate key value/);
+interrupt($node, 'zheap_check()', '', q{SELECT count(*) FROM zheap_check('t', indexes => false)}, qr/^0$/m);
 
 is($node->safe_psql('postgres', 'SELECT count(*), sum(b) FROM t'), '40|0', 'rows of the primary');
 is($standby->safe_psql('postgres', 'SELECT count(*), sum(b) FROM t'), '40|0', 'rows of the standby');
