@@ -142,7 +142,7 @@ zheap_page_row_is_stale(Page page, OffsetNumber off)
 	if (!ZPageMayHoldStale(page) || off > PageGetMaxOffsetNumber(page))
 		return false;
 	lp = PageGetItemId(page, off);
-	if (!ItemIdIsNormal(lp))
+	if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
 		return true;
 	zheap_header_get((char *) page + ItemIdGetOffset(lp), &header);
 	return (header.flags2 & ZH_STALE) != 0;
@@ -155,7 +155,8 @@ zheap_page_row_is_swept(Page page, OffsetNumber off)
 	ZTupleHeader header;
 
 	Assert(off >= FirstOffsetNumber && zheap_page_is_valid(page));
-	if (!ZPageMayHoldStale(page) || !ItemIdIsNormal(lp))
+	if (!ZPageMayHoldStale(page) || !ItemIdIsNormal(lp) ||
+		!zheap_item_is_in_page(page, lp))
 		return false;
 	zheap_header_get((char *) page + ItemIdGetOffset(lp), &header);
 	return (header.flags2 & ZH_SWEPT) != 0;

@@ -88,7 +88,7 @@ base_is_due(Page page, const ZXactSlotChoice *choice)
 		ItemId		lp = PageGetItemId(page, off);
 		ZTupleHeader hdr;
 
-		if (!ItemIdIsNormal(lp))
+		if (!ItemIdIsNormal(lp) || !zheap_item_is_in_page(page, lp))
 			continue;
 		zheap_header_get((char *) PageGetItem(page, lp), &hdr);
 		if (hdr.slot == choice->id &&
