@@ -459,32 +459,30 @@ row_has_foreign_lockers(ZRowWrite *w)
 #endif
 
 /*
- * A lock that excludes none of the row's: nobody need be looked for.  A lock of
- * mine that isn't remembered is recorded again, which changes nothing.
+ * Does w's lock or change exclude none of the row's locks?  Then it doesn't
+ * matter whose they are, only whether somebody may have one: what those who run
+ * did on the page isn't read.  False if none is alive.
  */
 static bool
-row_lock_excludes_none(ZRowWrite *w)
+row_excludes_none(ZRowWrite *w)
 {
 	uint16		f = w->header.flags2;
 	LockTupleMode mode =
 		(LockTupleMode) ((f & ZH_MODE_MASK) >> ZH_MODE_SHIFT);
 
-	if (!w->wish.lock_only || zheap_lockers_exclude(w->mode, mode))
+	if (zheap_lockers_exclude(w->mode, mode))
 		return false;
 	if ((f & ZH_MULTI_LOCKED) == 0)
 	{
 		ZXactSlot	slot = zheap_page_row_slot(w->page, &w->header);
 
 		/* one locker: if it has ended, so has the lock */
-		if (slot == NULL ||
-			zheap_xact_slot_status(w->buffer, slot, &w->cx.hz) !=
-			ZXACT_RUNNING)
-			return false;
+		return slot != NULL &&
+			zheap_xact_slot_status(w->buffer, slot, &w->cx.hz) ==
+			ZXACT_RUNNING;
 	}
-	w->lockers.foreign_live = true;
-	w->lockers.own_live = zheap_lockers_remembered(w);
-	w->lockers.own_mode = w->mode;
-	return true;
+	return w->wish.lock_only ||
+		zheap_lockers_may_live(&w->cx, w->buffer, w->page, w->block, w->off);
 }
 
 /*
@@ -507,14 +505,23 @@ row_judge_lockers(ZRowWrite *w, Fxid *wait_for)
 		lockers->own_mode =
 			(LockTupleMode) ((f & ZH_MODE_MASK) >> ZH_MODE_SHIFT);
 	}
-	else if ((f & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED)) &&
-			 !row_lock_excludes_none(w))
+	else if (f & (ZH_LOCK_ONLY | ZH_MULTI_LOCKED))
 	{
-		if ((f & ZH_MULTI_LOCKED) &&
-			!zheap_lockers_find_own(&w->cx, w->page, w->block, w->off,
-									lockers))
+		bool		none = row_excludes_none(w);
+
+		if (none && w->wish.lock_only)
+		{
+			/* one that isn't remembered is recorded again: no harm */
+			lockers->own_live = zheap_lockers_remembered(w);
+			lockers->own_mode = w->mode;
+		}
+		else if ((f & ZH_MULTI_LOCKED) &&
+				 !zheap_lockers_find_own(&w->cx, w->page, w->block, w->off,
+										 lockers))
 			return ROW_AGAIN;
-		if (row_own_lock_is_only(w))
+		if (none)
+			lockers->foreign_live = true;
+		else if (row_own_lock_is_only(w))
 			Assert(!row_has_foreign_lockers(w));
 		else if (!zheap_lockers_find(&w->cx, w->page, w->block, w->off,
 									 w->mode, lockers))
@@ -625,14 +632,15 @@ row_look_own(ZRowWrite *w)
 }
 
 /*
- * The frequent case of an update of a version that was seen: whose it is
- * matters to nobody but a worker of logical replication.  A deletion that finds
- * it visible to all may need no record of its own.
+ * The frequent case of an update or a lock of a version that was seen: whose it
+ * is matters to nobody but a worker of logical replication.  A deletion that
+ * finds it visible to all may need no record of its own.
  */
 static bool
 row_look_seen(ZRowWrite *w)
 {
-	return w->decide != NULL && w->meant == ZMEANT_SNAPSHOT &&
+	return (w->decide != NULL || w->wish.lock_only) &&
+		w->meant == ZMEANT_SNAPSHOT &&
 		w->snapshot->snapshot_type == SNAPSHOT_MVCC &&
 		w->crosscheck == InvalidSnapshot &&
 		!IsolationIsSerializable() && !IsLogicalWorker() &&
@@ -671,6 +679,7 @@ row_look(ZRowWrite *w, TM_Result *result)
 	AssertPageExclusive(w->buffer);
 	w->found.moved_on = false;
 	w->found.lock_suffices = false;
+	w->found.approximate = false;
 	w->choice.id = 0;
 	memset(&w->top, 0, sizeof(w->top));
 	memset(&w->failure, 0, sizeof(w->failure));
@@ -699,7 +708,9 @@ row_look(ZRowWrite *w, TM_Result *result)
 
 	tuple = (char *) w->page + ItemIdGetOffset(lp);
 	zheap_header_get(tuple, &w->header);
-	if (!row_look_own(w) && !row_look_seen(w))
+	if (row_look_seen(w))
+		w->found.approximate = ZHeaderReused(&w->header) != ZH_REUSED_NONE;
+	else if (!row_look_own(w))
 		zheap_newest_version(&w->cx, w->buffer, w->page, w->block, w->off,
 							 &w->top);
 	w->image_writer = w->top.writer;

@@ -71,6 +71,8 @@ typedef struct ZRowFound
 								 * locked too, before this */
 	bool		lock_suffices;	/* the transaction holds a lock or change that
 								 * is enough */
+	bool		approximate;	/* image_writer may be a later owner of the
+								 * xact slot */
 } ZRowFound;
 
 /* what the backend holds, to be given back */
@@ -243,6 +245,8 @@ extern bool zheap_lockers_remembered(const ZRowWrite *w);
 extern bool zheap_lockers_find(ZReadContext *cx, Page page, BlockNumber block,
 							   OffsetNumber off, LockTupleMode want,
 							   ZLockers *lockers);
+extern bool zheap_lockers_may_live(ZReadContext *cx, Buffer buffer, Page page,
+								   BlockNumber block, OffsetNumber off);
 extern bool zheap_lockers_find_own(ZReadContext *cx, Page page,
 								   BlockNumber block, OffsetNumber off,
 								   ZLockers *lockers);

@@ -372,6 +372,30 @@ zheap_lockers_collect(ZReadContext *cx, Page page, BlockNumber block,
 }
 
 /*
+ * May another transaction that runs have a lock on the TID?  Its records on the
+ * page aren't read, however many they are.  Page locked, in exclusive mode.
+ */
+bool
+zheap_lockers_may_live(ZReadContext *cx, Buffer buffer, Page page,
+					   BlockNumber block, OffsetNumber off)
+{
+	int			nslots = ZPageGetOpaque(page)->nslots;
+	ZLockers	shared = {0};
+
+	AssertPageExclusive(buffer);
+	for (int id = 1; id <= nslots; id++)
+	{
+		ZXactSlot	slot = ZPageGetXactSlot(page, id);
+
+		if (!ZXactSlotIsFree(slot) &&
+			zheap_xact_slot_status(buffer, slot, &cx->hz) == ZXACT_RUNNING)
+			return true;
+	}
+	scan_shared(cx, page, block, off, LockTupleKeyShare, false, &shared);
+	return shared.foreign_live;
+}
+
+/*
  * The same, but only whether I have a lock: others aren't looked for, nor is
  * found out how many they are.
  */

@@ -177,9 +177,11 @@ static void
 lock_give_image(ZRowWrite *w, TupleTableSlot *slot, const ItemPointerData *tid)
 {
 	AssertNoPageLocked();
-	if (w->image_len > 0)
-		zheap_tuple_slot_store(slot, RelationGetRelid(w->rel), tid, w->image,
-							   w->image_len, w->image_writer, w->image_cid);
+	if (w->image_len == 0)
+		return;
+	zheap_tuple_slot_store(slot, RelationGetRelid(w->rel), tid, w->image,
+						   w->image_len, w->image_writer, w->image_cid);
+	zheap_tuple_slot_set_unsure(slot, w->found.approximate, false);
 }
 
 /*

@@ -27,6 +27,9 @@
 /* undo records worth reading to find out that an index entry is dead */
 #define DEAD_BUDGET				UNDO_KNOB("dead-budget", 50, 1, 50)
 
+/* records worth reading to find an owner whom the snapshot sees */
+#define SEEN_BUDGET				64
+
 /*
  * Stand at the newest version that isn't of an aborted writer.  If *status
  * isn't COMMITTED or ALL_VISIBLE, or a record is wanted of a committed one,
@@ -192,32 +195,50 @@ zheap_newest_own_top(ZReadContext *cx, Buffer buffer, Page page,
 	return true;
 }
 
+/*
+ * The walk stands at a row's newest version: is it one that the snapshot sees,
+ * by what the owners say?  Whoever took the xact slot over without changing the
+ * row is passed, for there may be as many of them as others changed other rows.
+ * If so, the walk stands at the owner whom the snapshot sees.
+ */
+static bool
+walk_to_seen_owner(ZReadContext *cx, ZWalk *walk, Buffer buffer,
+				   Snapshot snapshot)
+{
+	walk->budget = SEEN_BUDGET;
+	for (;;)
+	{
+		ZXactStatus status = zheap_walk_status(walk, buffer);
+
+		if (walk->fxid < cx->hz.all_visible_before ||
+			status == ZXACT_ALL_VISIBLE || status == ZXACT_ABORTED)
+			return false;
+		if (status == ZXACT_COMMITTED &&
+			!XidInMVCCSnapshot(XidFromFxid(walk->fxid), snapshot))
+			return true;
+		if (ZWalkIsExact(walk) || (status == ZXACT_CURRENT && !walk->skip))
+			return false;
+		if (status == ZXACT_CURRENT)
+			(void) zheap_walk_own_history(walk);	/* leads past mine at once */
+		if (zheap_walk_find(walk, false) != ZFIND_OTHER)
+			return false;
+	}
+}
+
 bool
 zheap_newest_is_seen(ZReadContext *cx, Buffer buffer, Page page,
 					 BlockNumber block, OffsetNumber off, Snapshot snapshot,
 					 ZTop *top)
 {
 	ZWalk		walk;
-	Fxid		owner;
-	ZXactStatus status;
 
 	Assert(IsMVCCSnapshot(snapshot));
 	AssertPageLocked(buffer);
 	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off, NULL,
 					NULL);
 	if (zheap_walk_start(&walk, page) != ZWALK_OWNED ||
-		ZHeaderIsEnded(&walk.hdr))
-		return false;
-	owner = walk.fxid;
-	status = zheap_walk_status(&walk, buffer);
-	if (status == ZXACT_CURRENT && walk.skip)
-	{
-		/* mine, which left the row alone; the one before it had committed */
-		owner = zheap_walk_own_history(&walk)->base_fxid;
-		status = ZXACT_COMMITTED;
-	}
-	if (status != ZXACT_COMMITTED || owner < cx->hz.all_visible_before ||
-		XidInMVCCSnapshot(XidFromFxid(owner), snapshot))
+		ZHeaderIsEnded(&walk.hdr) ||
+		!walk_to_seen_owner(cx, &walk, buffer, snapshot))
 		return false;
 
 #ifdef USE_ASSERT_CHECKING
@@ -234,7 +255,7 @@ zheap_newest_is_seen(ZReadContext *cx, Buffer buffer, Page page,
 	ItemPointerSetInvalid(&top->next);
 	top->exists = true;
 	top->status = ZXACT_COMMITTED;
-	top->writer = owner;
+	top->writer = walk.fxid;
 	top->cid = InvalidCommandId;
 	return true;
 }

@@ -231,7 +231,7 @@ update_lock_and_look(ZRowWrite *w, ZUpdatePlan *plan)
  * looked up in the catalog).
  */
 static bool
-update_events_are_pending(Relation rel)
+update_look_for_events(Relation rel)
 {
 	ListCell   *lc;
 	List	   *ancestors;
@@ -252,6 +252,41 @@ update_events_are_pending(Relation rel)
 	}
 	list_free(ancestors);
 	return pending;
+}
+
+/*
+ * The same, asked once for all rows of a command: core goes through the events
+ * of all tables.  What the command itself has queued since is about rows that
+ * it doesn't change again; commands within it have higher numbers, and get one
+ * even if they queue events without having seen a change before, since this one
+ * counts as used.  A subtransaction's rollback takes back that events are done.
+ */
+static bool
+update_events_are_pending(Relation rel)
+{
+	static struct
+	{
+		Oid			relid;
+		FullTransactionId top;
+		SubTransactionId sub;
+		CommandId	cid;
+		bool		pending;
+	}			known;
+	FullTransactionId top = GetTopFullTransactionId();
+
+	if (known.relid != RelationGetRelid(rel) ||
+		!FullTransactionIdEquals(known.top, top) ||
+		known.sub != GetCurrentSubTransactionId() ||
+		known.cid != GetCurrentCommandId(false))
+	{
+		known.relid = InvalidOid;
+		known.pending = update_look_for_events(rel);
+		known.top = top;
+		known.sub = GetCurrentSubTransactionId();
+		known.cid = GetCurrentCommandId(true);
+		known.relid = RelationGetRelid(rel);
+	}
+	return known.pending;
 }
 
 /*
