@@ -225,6 +225,31 @@ walk_to_seen_owner(ZReadContext *cx, ZWalk *walk, Buffer buffer,
 	}
 }
 
+#ifdef USE_ASSERT_CHECKING
+/* what the records say; true, too, if there are too many */
+static bool
+top_is_seen(ZReadContext *cx, Buffer buffer, Page page, BlockNumber block,
+			OffsetNumber off, Snapshot snapshot)
+{
+	ZWalk		walk;
+	ZXactStatus status;
+	ZWalkState	state;
+	bool		found;
+	bool		aborted;
+
+	zheap_walk_init(&walk, cx->rel, &cx->reader, &cx->hz, block, off, NULL,
+					NULL);
+	walk.budget = 4 * SEEN_BUDGET;
+	state = walk_to_top(cx, &walk, page, buffer, &status, &found, &aborted);
+	if (walk.budget < 0)
+		return true;
+	return state != ZWALK_NONE && !ZHeaderIsEnded(&walk.hdr) &&
+		(status == ZXACT_ALL_VISIBLE ||
+		 (status == ZXACT_COMMITTED &&
+		  !XidInMVCCSnapshot(XidFromFxid(walk.fxid), snapshot)));
+}
+#endif
+
 bool
 zheap_newest_is_seen(ZReadContext *cx, Buffer buffer, Page page,
 					 BlockNumber block, OffsetNumber off, Snapshot snapshot,
@@ -241,16 +266,8 @@ zheap_newest_is_seen(ZReadContext *cx, Buffer buffer, Page page,
 		!walk_to_seen_owner(cx, &walk, buffer, snapshot))
 		return false;
 
-#ifdef USE_ASSERT_CHECKING
-	if (!undo_debug_damage)
-	{
-		zheap_newest_version(cx, buffer, page, block, off, top);
-		Assert(top->exists && !top->ended);
-		Assert(top->status == ZXACT_ALL_VISIBLE ||
-			   (top->status == ZXACT_COMMITTED &&
-				!XidInMVCCSnapshot(XidFromFxid(top->writer), snapshot)));
-	}
-#endif
+	Assert(undo_debug_damage ||
+		   top_is_seen(cx, buffer, page, block, off, snapshot));
 	memset(top, 0, sizeof(ZTop));
 	ItemPointerSetInvalid(&top->next);
 	top->exists = true;
