@@ -236,13 +236,37 @@ is_recent(Build *build, Fxid writer, const UndoHorizons *hz)
 	return !zheap_xact_slot_seen_by_all(build->rel, writer, hz, NULL);
 }
 
+/* would an index that sums up blocks have the same of it as of the one before */
+static bool
+adds_nothing(Build *build, int row, const char *image, uint16 len)
+{
+	const OlderImage *last;
+	Bitmapset  *changed;
+
+	if (build->soft || build->older == NIL ||
+		bms_is_member(-FirstLowInvalidHeapAttributeNumber, build->columns))
+		return false;
+	last = llast(build->older);
+	if (last->row != row)
+		return false;
+	changed = zheap_same_changed(build->rel, build->columns, last->data,
+								 last->len, image, len);
+	if (bms_is_empty(changed))
+		return true;
+	bms_free(changed);
+	return false;
+}
+
 static void
 keep_older_image(Build *build, int row, Fxid ended_by, const char *image,
 				 uint16 len)
 {
-	OlderImage *older = palloc(offsetof(OlderImage, data) + len);
+	OlderImage *older;
 
 	Assert(ended_by != InvalidFxid && len >= ZHEAP_HEADER_SIZE);
+	if (adds_nothing(build, row, image, len))
+		return;
+	older = palloc(offsetof(OlderImage, data) + len);
 	older->row = row;
 	older->len = len;
 	older->ended_by = ended_by;
@@ -254,7 +278,8 @@ keep_older_image(Build *build, int row, Fxid ended_by, const char *image,
  * An index that sums up blocks must cover the images of a row that snapshots
  * or a rollback may come back to, which in-place updates can have given other
  * values, and a soft index must have their keys (Z47): keep all before the
- * newest, down to the first that is settled.  Not those that aborted: nobody
+ * newest, down to the first that is settled; for the first, only those whose
+ * values of it differ from the next newer's.  Not those that aborted: nobody
  * comes back to them, and their large values may be gone (Z43).  Where VACUUM
  * has stamped the page there is nothing before the newest, and there must not
  * be an entry of it again (Z52).  The page is locked; allocates.
