@@ -20,7 +20,8 @@
  *
  * Such rows, and others of which more is to be known than a page can say, are
  * left to be walked.  So is a row that was changed very often, which a walk knows
- * how to jump over, and what is left where such a row's records are in the way.
+ * how to jump over; but not what lies below its records, for whose walks would
+ * pass each of them.
  *
  * Not for SERIALIZABLE, which is told of each writer passed for each row, nor
  * where the snapshot sees some of the own transaction's changes only.  Undo
@@ -47,10 +48,12 @@
 
 /*
  * Records to be read in vain, which change no row that is looked for: for each
- * of these, and besides.
+ * of these, and besides.  Where a row's walk would have to pass them, too, they
+ * aren't in vain: so many more for each such row.
  */
 #define VAIN_PER_ROW		8
 #define VAIN_BESIDES		16
+#define VAIN_MORE			UNDO_KNOB("old-page-more", 64, 1, 64)
 
 /* a writer, for the snapshot */
 typedef enum Judged
@@ -260,6 +263,19 @@ take_back(TakeBack *t, uint8 id)
 	}
 }
 
+/* More records may be read for the rows whose version is in the xact slot. */
+static bool
+allow_more(TakeBack *t, uint8 id)
+{
+	for (OffsetNumber off = FirstOffsetNumber; off <= t->max; off++)
+	{
+		if (t->old->state[off] == ZOLD_PENDING &&
+			(uint8) *row_bytes(t, off) == id)
+			t->left += VAIN_MORE;
+	}
+	return t->left > 0;
+}
+
 /*
  * Take back the newest tenure of the xact slot.  False if records are too many
  * or are not to be had.
@@ -278,7 +294,7 @@ take_back_tenure(TakeBack *t, uint8 id)
 		int			pending = t->pending;
 
 		CHECK_FOR_INTERRUPTS();
-		if (t->left <= 0 ||
+		if ((t->left <= 0 && !allow_more(t, id)) ||
 			!undo_record_fetch(&t->cx->reader, t->urp[id], fxid, t->block,
 							   false, &t->raw))
 			return false;
