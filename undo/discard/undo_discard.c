@@ -489,9 +489,10 @@ retire_unless_attached(UndoLogShared *shared)
  * write them anew; what can't be read tells nothing, and isn't needed.
  */
 static void
-check_passed_pages(const UndoLogRef *ref, const UndoLogScan *scan,
-				   const UndoHorizons *hz)
+check_passed_pages(const UndoLogRef *ref, const UndoLogScan *scan)
 {
+	/* later than the head was read: H is published first */
+	UndoHorizons hz = undo_log_horizons();
 	BlockNumber used = pg_atomic_read_u32(&ref->shared->used_blocks);
 	BlockNumber block = scan->tail.next;
 	PGAlignedBlock page;
@@ -513,7 +514,7 @@ check_passed_pages(const UndoLogRef *ref, const UndoLogScan *scan,
 		if (undo_page_problem(page.data, UNDO_PAGE_MAGIC) != NULL)
 			return;
 		if (UndoPageGetOpaque(page.data)->seq < scan->head.seq)
-			problem = passed_problem(page.data, hz);
+			problem = passed_problem(page.data, &hz);
 		if (problem != NULL)
 		{
 			retire_unless_attached(ref->shared);
@@ -548,7 +549,7 @@ pass_over_log(DiscardPass *pass, const UndoLogRef *ref,
 	}
 	plan->scan->in_progress = true;
 	if (!plan->scan->empty && !plan->scan->passed_checked)
-		check_passed_pages(ref, plan->scan, &pass->before);
+		check_passed_pages(ref, plan->scan);
 	plan->scan->passed_checked = true;
 	result->oldest_unapplied = older(result->oldest_unapplied,
 									 log_oldest_unapplied(plan, &running));
