@@ -131,17 +131,25 @@ count(*) > 0 FROM pg_stat_zheap_undo}), 't|t', "$what lost: views");
 }
 unlike(slurp_file($node->logfile), qr/TRAP:|PANIC:|terminated by signal/, 'no crash');
 
-# a write of a control page that was lost: as it was before the log went on, on pages
-# that it had already
-$node = PostgreSQL::Test::Cluster->new('stale');
-init_without_checksums($node);
-$node->append_conf('postgresql.conf', q{
+# a server without checksums that leaves rollbacks to workers
+sub fresh_node
+{
+	my $n = PostgreSQL::Test::Cluster->new($_[0]);
+
+	init_without_checksums($n);
+	$n->append_conf('postgresql.conf', q{
 shared_preload_libraries = 'zheap_am'
 zheap.discard_naptime = 50ms
 zheap.rollback_foreground_size = 0
 autovacuum = off
 });
-$node->start;
+	$n->start;
+	return $n;
+}
+
+# a write of a control page that was lost: as it was before the log went on, on pages
+# that it had already
+$node = fresh_node('stale');
 $node->safe_psql('postgres', q{
 CREATE EXTENSION zheap_am;
 CREATE TABLE t (a int, v text) USING zheap;
@@ -176,15 +184,7 @@ $node->stop;
 unlike(slurp_file($node->logfile), qr/TRAP:|PANIC:|terminated by signal/, 'no crash');
 
 # an undo page that says that its latest writer is its first one
-$node = PostgreSQL::Test::Cluster->new('latest');
-init_without_checksums($node);
-$node->append_conf('postgresql.conf', q{
-shared_preload_libraries = 'zheap_am'
-zheap.discard_naptime = 50ms
-zheap.rollback_foreground_size = 0
-autovacuum = off
-});
-$node->start;
+$node = fresh_node('latest');
 $node->safe_psql('postgres', q{
 CREATE EXTENSION zheap_am;
 CREATE TABLE t (a int, v text) USING zheap;
