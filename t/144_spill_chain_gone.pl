@@ -17,7 +17,8 @@ zheap.discard_naptime = 10ms
 $node->start;
 $node->safe_psql('postgres', q{
 CREATE EXTENSION zheap_am;
-CREATE TABLE pad (id int PRIMARY KEY, t text STORAGE PLAIN) USING zheap;
+CREATE TABLE pad (id int PRIMARY KEY, t text) USING zheap;
+ALTER TABLE pad ALTER t SET STORAGE PLAIN;
 INSERT INTO pad VALUES (1, repeat('0', 5000));
 });
 my $w = session($node);
@@ -58,7 +59,8 @@ sub snapshot
 }
 
 ask($w, q{
-CREATE TABLE t (id int PRIMARY KEY, s text STORAGE PLAIN) USING zheap;
+CREATE TABLE t (id int PRIMARY KEY, s text) USING zheap;
+ALTER TABLE t ALTER s SET STORAGE PLAIN;
 INSERT INTO t SELECT g, CASE WHEN g = 1 THEN repeat('x', 5000) ELSE 'x' END FROM generate_series(1, 9) g;
 });
 my $old = snapshot();
