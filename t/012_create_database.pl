@@ -139,13 +139,9 @@ WHERE kind = 'unreachable database'}, join(' ', sort @unreachable)), "$what: the
 	my $xid = $node->safe_psql('bare_second', q{
 SET zheap.rollback_foreground_size = 0;
 BEGIN; SELECT pg_current_xact_id(); UPDATE x SET a = -a; ROLLBACK});
-	# the first pass to end may have begun before; pages of undo, of which it has
-	# several, are counted for the oldest transaction on them
-	for (1 .. 2)
-	{
-		my $last = $node->safe_psql('bare_second', 'SELECT last_discard_pass FROM pg_stat_zheap_undo_totals');
-		$node->poll_query_until('bare_second', "SELECT last_discard_pass::text <> '$last' FROM pg_stat_zheap_undo_totals");
-	}
+	# pages of undo, of which it has several, are counted for the oldest
+	# transaction on them
+	discard_pass($node, 'bare_second');
 	ok( $node->poll_query_until('bare_second', qq{SELECT count(*) = 0 FROM pg_stat_progress_zheap_rollback WHERE xid >= '$xid'}),
 		"$what: what aborts elsewhere is rolled back");
 	isnt($node->safe_psql('bare_second', 'SELECT count(*) FROM pg_stat_progress_zheap_rollback'), '0', "$what: what may be there is kept");

@@ -10,7 +10,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(zheap_node init_without_checksums zheap_standby set_conf kill_server start_after_kill wait_until_up session ask
+our @EXPORT = qw(zheap_node init_without_checksums zheap_standby set_conf discard_pass kill_server start_after_kill wait_until_up session ask
   send_sql finish_session check_tables tables_digest undo_quiet log_is_clean
   overwrite content put order_point wait_at_point leave_point interrupt_walk
   wal_position wal_since switch_images keyed_allow needs_assertions $lost);
@@ -148,13 +148,20 @@ sub set_conf
 	$node->poll_query_until('postgres', "SELECT pg_conf_load_time() > '$begin'");
 	return $node->safe_psql('postgres', 'SELECT pg_sleep(0.2)')
 	  if $node->safe_psql('postgres', q{SELECT to_regclass('pg_stat_zheap_undo_totals') IS NULL OR pg_is_in_recovery()}) eq 't';
+	discard_pass($node);
+	return;
+}
 
-	# the first pass to end may have begun with the old settings
+# A whole pass of the launcher: the first to end may have begun before.
+sub discard_pass
+{
+	my ($node, $db) = @_;
+	$db //= 'postgres';
 	for (1 .. 2)
 	{
-		my $last = $node->safe_psql('postgres', 'SELECT last_discard_pass FROM pg_stat_zheap_undo_totals');
+		my $last = $node->safe_psql($db, 'SELECT last_discard_pass FROM pg_stat_zheap_undo_totals');
 		$node->reload;
-		$node->poll_query_until('postgres', "SELECT coalesce(last_discard_pass::text, '') <> '$last' FROM pg_stat_zheap_undo_totals");
+		$node->poll_query_until($db, "SELECT coalesce(last_discard_pass::text, '') <> '$last' FROM pg_stat_zheap_undo_totals");
 	}
 	return;
 }

@@ -57,6 +57,10 @@ class Storm(base.Torture):
         super().__init__(args)
         r = self.random
         self.ended = queue.Queue()		# what was prepared, for other sessions
+        # Whoever decodes isn't disturbed: after an error amid a subtransaction
+        # with large values core's ReorderBufferCleanupTXN() takes back chunks
+        # whose subtransaction it has freed, on heap too.
+        self.decoding = threading.Lock()
         self.logical = r.random() < 0.25
         self.meddlers = r.sample([self.alter, self.alter, self.lock, self.side,
                                   self.copy, self.kill_one, self.limit,
@@ -438,8 +442,9 @@ class Storm(base.Torture):
                     "AND backend_type IN ('client backend', 'undo rollback worker')")
         rows = cur.fetchall()
         if rows:
-            cur.execute("SELECT %s(%%s)" % r.choice(["pg_cancel_backend"] * 3 + [
-                "pg_terminate_backend"]), (r.choice(rows)[0],))
+            call = r.choice(["pg_cancel_backend"] * 3 + ["pg_terminate_backend"])
+            with self.decoding:
+                cur.execute("SELECT %s(%%s)" % call, (r.choice(rows)[0],))
 
     def limit(self, conn, r):
         """No more memory for a session, for a moment."""
@@ -451,7 +456,11 @@ class Storm(base.Torture):
         rows = cur.fetchall()
         if not rows:
             return
-        pid = r.choice(rows)[0]
+        with self.decoding:
+            self.limit_memory(r.choice(rows)[0], r)
+
+    @staticmethod
+    def limit_memory(pid, r):
         try:
             # what the stack takes isn't limited: a process whose stack may not
             # grow is killed
@@ -468,5 +477,6 @@ class Storm(base.Torture):
     def decode(self, conn, r):
         conn.rollback()
         conn.autocommit = True
-        conn.cursor().execute("SELECT count(*) FROM pg_logical_slot_get_changes("
-                              "'s', NULL, NULL)")
+        with self.decoding:
+            conn.cursor().execute("SELECT count(*) FROM pg_logical_slot_get_changes("
+                                  "'s', NULL, NULL)")
