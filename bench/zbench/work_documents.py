@@ -88,12 +88,16 @@ def documents_run(b: Bench, side: Side) -> None:
           f" undo at most {max(series.values['undo']) / MB:.0f} MB")
     if side.undo:
         undo = series.values["undo"]
-        floor = [size for t, size in zip(series.t, undo)
-                 if rested <= t] or undo[-1:]
+
+        def most(since: float) -> float:
+            return max([size for t, size in zip(series.t, undo)
+                        if since <= t] or undo[-1:])
+
         b.note(side, "undo_peak", max(undo), "bytes")
-        b.note(side, "undo_floor", max(floor), "bytes")
+        b.note(side, "undo_floor", most(closed + 5), "bytes")
+        floor = most(rested)
         b.check(side, "undo is at its floor when snapshot and writers are gone",
-                max(floor) <= UNDO_FLOOR, f"{max(floor)} bytes")
+                floor <= UNDO_FLOOR, f"{floor} bytes")
     b.check(side, "the old snapshot saw the same all along", seen == first,
             f"{first} {seen}")
     with Timed(side) as t:
